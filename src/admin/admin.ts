@@ -8,20 +8,20 @@
 import { type Context, Hono } from "hono";
 import { LOG_LEVELS, messageOf } from "../base/mod.ts";
 import { configDump } from "./config_dump.ts";
-import { clusterStatusesJson, clusterStatusLines } from "./envoy/cluster_statuses.ts";
+import { clusterStatusesJson, clusterStatusLines } from "./envoy/clusters.ts";
 import { listenerStatusesJson, listenersText } from "./envoy/listeners.ts";
-import { serverInfo } from "./envoy/server_info.ts";
+import { readyPage, serverInfo } from "./envoy/server_state.ts";
 import { explainFor, questionOf } from "./explain/explain_for.ts";
 import { explainText } from "./explain/explain_text.ts";
 import { EXIT_CODE_HEADER, exitCodeOf } from "./explain/verdict.ts";
 import { homePage, PATHS } from "./home.ts";
 import { CounterReset, measuredData, METRICS_TYPE, shownData } from "./measured.ts";
 import type { MergedView } from "./merge.ts";
-import { readyPage } from "./ready_page.ts";
 import { hide, lines, shownJson, shownText } from "./redact.ts";
 import { certsShown } from "./secrets/certs.ts";
-import { eventLine, eventsShown } from "./secrets/events.ts";
+import { eventLine, eventsShown } from "./secrets/secrets_dump.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
+import type { SmallAnswer } from "./server/http_server.ts";
 import { readWanted, statsPages } from "./stats.ts";
 import { lackingOf } from "./upstream_troubles.ts";
 import type { AdminView } from "./view.ts";
@@ -213,6 +213,20 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
     return context.text("OK\n");
   });
   return app;
+}
+
+/** Answers `/stats` and `/stats/prometheus` as the admin server does, and nothing else. */
+export function answerStats(
+  view: AdminView,
+): (target: string) => Promise<SmallAnswer | undefined> {
+  const app = createAdmin(view, { boundHost: "127.0.0.1" });
+  return async (target) => {
+    if (!/^\/stats(?:\/prometheus)?(?:\?|$)/.test(target)) return undefined;
+    const headers = { host: "127.0.0.1" };
+    const reply = await app.request(target, { headers }, { peer: "127.0.0.1" });
+    const type = reply.headers.get("content-type");
+    return { status: reply.status, body: await reply.text(), ...(type !== null && { type }) };
+  };
 }
 
 type Shown<T> = (

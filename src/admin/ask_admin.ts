@@ -1,8 +1,4 @@
-/**
- * One question to the admin server of another process.
- *
- * @module
- */
+/** One question to the admin server of another process. @module */
 
 import { request } from "node:http";
 import { messageOf } from "../base/mod.ts";

@@ -8,7 +8,7 @@
 import type { Intention } from "../policy/mod.ts";
 import { type ChainPart, INBOUND_KEY, type PluginUse, type Snapshot } from "../snapshot/mod.ts";
 import { NOT_SHOWN } from "./redact.ts";
-import { envoyConfigs } from "./envoy/dump/configs.ts";
+import { envoyConfigs } from "./envoy/dump/cluster_configs.ts";
 import { secretPartsShown } from "./secrets/secrets_dump.ts";
 import type { AdminView } from "./view.ts";
 

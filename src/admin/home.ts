@@ -9,8 +9,7 @@ import { formatSpanMs } from "../base/mod.ts";
 import type { LoginStatus, ServersStatus } from "../consul/mod.ts";
 import type { MergedView } from "./merge.ts";
 import { meshLeafText } from "./secrets/certs.ts";
-import { secretsSection } from "./secrets/home_secrets.ts";
-import { stateOf } from "./ready_page.ts";
+import { stateOf } from "./envoy/server_state.ts";
 import {
   declaredUpstreams,
   troubleTexts,
@@ -18,6 +17,8 @@ import {
   upstreamTroubles,
 } from "./upstream_troubles.ts";
 import type { AdminView } from "./view.ts";
+import type { SecretStatus } from "../secrets/mod.ts";
+import { dateText, isNearExpiry, timeLeft } from "./secrets/certificate_facts.ts";
 
 /** Path and purpose; the method where it is not GET. */
 export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
@@ -178,4 +179,66 @@ function loginText(login: LoginStatus | undefined, nowMs: number): string {
     ? `none by ${authMethod} so far`
     : `by ${authMethod} ${span(nowMs - lastLoginMs)} ago, accessor ${accessorId}${end}`;
   return failures === 0 ? held : `${held}; ${failures} failed: ${lastFailure}`;
+}
+
+/** There may be a thousand certificates fetched on demand; `/config_dump` has all. */
+const SECRETS_SHOWN = 200;
+/** Missing and failing secrets come first. */
+const ORDER = ["missing", "warming", "active"] as const;
+
+/** `""` where all credentials come from the agent. */
+function secretsSection(view: AdminView): Html | "" {
+  const { statuses } = view.secretsReport();
+  const warming = view.source()?.warming ?? [];
+  if (statuses.length === 0 && warming.length === 0) return "";
+  const nowMs = view.clock.now();
+  const shown = [...statuses].sort((a, b) => rank(a) - rank(b)).slice(0, SECRETS_SHOWN);
+  const more = statuses.length - shown.length;
+  return html`
+    <h2>Secrets</h2>
+    ${warming.length === 0 ? "" : html`
+      <p>Not open yet:</p>
+      <ul>${warming.map((text) => html`<li>${text}</li>`)}</ul>
+    `}
+    <table class="secrets">
+      <tr><th>name</th><th>source</th><th>state</th><th>version</th><th>serial</th><th>expires</th></tr>
+      ${shown.map((status) => rowsOf(status, nowMs))}
+    </table>
+    ${more === 0
+      ? ""
+      : html`<p>and ${String(more)} more, in <a href="/config_dump">/config_dump</a></p>`}
+  `;
+}
+
+function rowsOf(status: SecretStatus, nowMs: number): Html {
+  const { name, source, state, version, certificate, fault } = status;
+  return html`
+    <tr>
+      <td>${name}</td>
+      <td title="source">${source}</td>
+      <td title="state">${state}</td>
+      <td title="version">${version}</td>
+      <td title="serial">${certificate?.serial ?? ""}</td>
+      <td title="expires">${certificate ? expiryText(certificate, nowMs) : ""}</td>
+    </tr>
+    ${fault === "" ? "" : html`
+      <tr>
+        <td colspan="6" class="bad">${fault}</td>
+      </tr>
+    `}
+  `;
+}
+
+function expiryText(
+  certificate: NonNullable<SecretStatus["certificate"]>,
+  nowMs: number,
+): string {
+  const until = dateText(certificate.notAfterMs).replace(/:\d\d\.\d+Z$/, "Z").replace("T", " ");
+  const left = `${until}, ${timeLeft(certificate, nowMs)}`;
+  if (nowMs > certificate.notAfterMs) return `${left}: EXPIRED`;
+  return isNearExpiry(certificate, nowMs) ? `${left}: soon` : left;
+}
+
+function rank({ state, fault }: SecretStatus): number {
+  return fault === "" ? ORDER.indexOf(state) + ORDER.length : ORDER.indexOf(state);
 }

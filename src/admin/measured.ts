@@ -1,16 +1,19 @@
-/**
- * All data paths of a proxy merged, with their measurements.
- *
- * @module
- */
+/** All data paths of a proxy merged, with their measurements, for Prometheus and StatsD. @module */
 
 import type { Labels, Sample } from "../base/mod.ts";
-import { type MergedView, mergeViews } from "./merge.ts";
+import {
+  type ListenerShown,
+  type MergedView,
+  mergeViews,
+  usableSamples,
+  withWarming,
+} from "./merge.ts";
 import { hide } from "./redact.ts";
 import { statsPages } from "./stats.ts";
 import type { AdminView } from "./view.ts";
 import { upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
-import { type ListenerShown, usableSamples, withWarming } from "./warming.ts";
+import { configuredTags, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
+import { envoyStats } from "./envoy/envoy_stats.ts";
 
 /** Content type of {@link metricsText}. */
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
@@ -42,7 +45,6 @@ export async function metricsText(view: AdminView): Promise<string> {
  * admin server subtract the earlier value; Prometheus on its own address and StatsD see no change.
  */
 export class CounterReset {
-  /** Values at the last reset. */
   #before = new Map<string, number>();
 
   reset(samples: readonly Sample[]): void {
@@ -63,4 +65,39 @@ export class CounterReset {
 
 function keyOf({ name, labels }: { readonly name: string; readonly labels: Labels }): string {
   return JSON.stringify([name, labels]);
+}
+
+export interface SinkStat extends Pick<Sample, "kind" | "value" | "counts"> {
+  /** Envoy's full name: `cluster.db.default...upstream_cx_total`. */
+  readonly name: string;
+  /** The name without the parts that are tags: `cluster.upstream_cx_total`. */
+  readonly tagged: string;
+  /** Under Envoy's and Consul's names: `envoy.cluster_name`, `consul.destination.service`. */
+  readonly tags: Readonly<Record<string, string>>;
+}
+
+/** Statistics under Envoy's names. */
+export async function sinkStats(view: AdminView): Promise<readonly SinkStat[]> {
+  const merged = await measuredData(view);
+  const source = sourceLabels(view.snapshot());
+  const configured = configuredTags(view.source()?.metrics?.tags ?? []);
+  return envoyStats(merged.samples, envoyFacts(view, merged)).map((stat) => {
+    const { name, kind, value, counts, prometheus, labels } = stat;
+    const { tagged = prometheus.replace("_", ".") } = stat;
+    const tags = Object.entries({ ...labels, ...source })
+      .map(([tag, text]) => [tagName(tag), text] as const);
+    return {
+      name,
+      kind,
+      value,
+      tagged,
+      ...(counts && { counts }),
+      tags: { ...Object.fromEntries(tags), ...configured },
+    };
+  });
+}
+
+function tagName(label: string): string {
+  return label.replace(/^envoy_/, "envoy.")
+    .replace(/^consul_(destination|upstream|source)_/, "consul.$1.");
 }

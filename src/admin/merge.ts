@@ -1,5 +1,5 @@
 /**
- * Several data paths seen as one: every worker has the same listeners and targets.
+ * Several data paths seen as one, and listeners that wait for secrets, which the snapshot leaves out.
  *
  * @module
  */
@@ -98,4 +98,50 @@ function mergeBy<T>(items: readonly T[], keyOf: (item: T) => string, join: (a: T
     merged.set(key, seen ? join(seen, item) : item);
   }
   return [...merged.values()];
+}
+
+export interface ListenerShown extends Omit<ListenerView, "protocol" | "state"> {
+  /** Absent while it warms. */
+  readonly protocol?: ListenerView["protocol"];
+  readonly state: ListenerView["state"] | "warming";
+}
+
+/** The text of a snapshot source: `secrets of inbound (web.pem)`, `credentials of db that ...`. */
+const OF = /^(?:secrets|credentials) of (.*?)(?: listener)? (?:\(|that )/s;
+
+/** `listeners`, then the warming listeners that are not among them. */
+export function withWarming(
+  listeners: readonly ListenerView[],
+  warming: readonly string[],
+): readonly ListenerShown[] {
+  const known = new Set(listeners.map(({ name }) => name));
+  const waiting = warming.map((text): ListenerShown => {
+    const name = OF.exec(text)?.[1] ?? "credentials";
+    return {
+      name,
+      direction: name === "inbound" ? "inbound" : "outbound",
+      address: "",
+      state: "warming",
+      error: `waiting for ${text}`,
+      fault: "",
+      warnings: [],
+      connections: 0,
+    };
+  });
+  return [...listeners, ...waiting.filter(({ name }) => !known.has(name))];
+}
+
+/** It is bound, and refuses no connection for lack of credentials or state. */
+function isUsable({ state, fault }: ListenerShown): boolean {
+  return state === "listening" && fault === "";
+}
+
+export function usableSamples(listeners: readonly ListenerShown[]): readonly Sample[] {
+  return listeners.map((shown) => ({
+    name: "listener_usable",
+    kind: "gauge",
+    help: "1 while the listener is bound and can carry traffic, else 0",
+    labels: { direction: shown.direction, listener: shown.name },
+    value: isUsable(shown) ? 1 : 0,
+  }));
 }

@@ -5,10 +5,9 @@
  */
 
 import { BUCKETS_MS, type Clock, cumulative, formatPrometheus, type Sample } from "../base/mod.ts";
-import { envoyHelp } from "./envoy/envoy_help.ts";
-import { envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
+import { envoyHelp } from "./envoy/envoy_names.ts";
+import { configuredLabels, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { envoyStats, segment } from "./envoy/envoy_stats.ts";
-import { configuredLabels } from "./envoy/tags.ts";
 import type { MergedView } from "./merge.ts";
 import { lines } from "./redact.ts";
 import type { AdminView } from "./view.ts";
@@ -45,7 +44,6 @@ export async function lineFilter(text: string, clock: Clock): Promise<LineFilter
   }
 }
 
-/** The statistics to show. */
 export interface WantedStats {
   readonly filter: LineFilter;
   readonly kind: Sample["kind"] | "all";

@@ -1,21 +1,19 @@
-/**
- * The process as the admin server reads it. The admin server holds no state of its own.
- *
- * @module
- */
+/** The process as the admin server reads it. The admin server holds no state of its own. @module */
 
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
+import type { Consul } from "../consul/mod.ts";
 import type { DataView, ExplainQuery, ExplainResult } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
-import type { MeshQuestions } from "./explain/mesh_questions.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
 /** Never changes while the process runs. */
 export interface ServerInfo {
   readonly version: string;
+  /** Abbreviated; `source` when running from source. */
   readonly commit: string;
   /** `bun 1.4.5`. */
   readonly engine: string;
+  /** `linux x64`. */
   readonly platform: string;
   readonly pid: number;
   readonly workers: number;
@@ -47,7 +45,9 @@ export type CatalogState =
   /** The catalog has no entry for such a proxy. */
   | { readonly kind: "unsupported"; readonly reason: string };
 
-/** The outcome of a reload. */
+/** Facts that only Consul has. */
+export type MeshQuestions = Pick<Consul, "askInCatalog" | "askIntentions">;
+
 export type Reloaded =
   | { readonly kind: "reloaded"; readonly snapshotVersion: number }
   | { readonly kind: "refused"; readonly reason: string };

@@ -42,7 +42,6 @@ export class Bag<T extends BagMember> {
     member.place = NO_PLACE;
   }
 
-  /** Present members. */
   all(): T[] {
     return this.#members.slice();
   }

@@ -1,10 +1,9 @@
 /**
- * Time as an argument. Nothing else in `src` reads the system clock or sets a timer.
+ * Time and randomness as arguments, and delays between retries. Nothing else in `src` sets a timer.
  *
  * @module
  */
 
-/** A timer that can be cancelled. */
 export interface Timer {
   cancel(): void;
 }
@@ -18,7 +17,6 @@ export interface Clock {
   after(delayMs: number, fn: () => void): Timer;
 }
 
-/** The clock of this machine. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
@@ -74,4 +72,52 @@ export function sleep(
     const timer = clock.after(delayMs, done);
     signal?.addEventListener("abort", done);
   });
+}
+
+/** A number in [0, 1). Not for secrets. */
+export type Random = () => number;
+
+export const systemRandom: Random = (): number => Math.random();
+
+/** A repeatable generator (mulberry32) for tests and load balancer tables. */
+export function seededRandom(seed: number): Random {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+export interface BackoffOptions {
+  readonly baseMs: number;
+  readonly maxMs: number;
+  readonly random: Random;
+}
+
+export class Backoff {
+  readonly #options: BackoffOptions;
+  #failures = 0;
+
+  constructor(options: BackoffOptions) {
+    this.#options = options;
+  }
+
+  /** Failures in a row so far. */
+  get failures(): number {
+    return this.#failures;
+  }
+
+  /** Counts a failure and returns the delay before the next try, in milliseconds. */
+  next(): number {
+    const { baseMs, maxMs, random } = this.#options;
+    const ceiling = Math.min(maxMs, baseMs * 2 ** Math.min(this.#failures, 30));
+    this.#failures++;
+    return ceiling / 2 + random() * (ceiling / 2);
+  }
+
+  reset(): void {
+    this.#failures = 0;
+  }
 }

@@ -1,8 +1,4 @@
-/**
- * Durations in the form of Go and Consul: `1m30s`, `250ms`, `1.5h`, `-1s`.
- *
- * @module
- */
+/** Durations in the form of Go and Consul: `1m30s`, `250ms`, `1.5h`, `-1s`. @module */
 
 const UNIT_MS: Readonly<Record<string, number>> = {
   ns: 1e-6,

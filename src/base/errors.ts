@@ -44,201 +44,102 @@ export interface Reply {
   readonly says?: "x-envoy-overloaded" | "x-envoy-ratelimited";
 }
 
-interface ErrorFacts {
-  readonly origin: Origin;
-  readonly severity: Severity;
-  /** Envoy's flag of a connection that ended with the code. */
-  readonly flag: ResponseFlag;
-  /** `null`: no request should end with the code, and gets {@link INTERNAL}. */
-  readonly reply: Reply | null;
-}
-
 /** No response had begun when the upstream failed; `reason` as Envoy words it. */
 function broken(flag: ResponseFlag, reason: string, status = 503): Reply {
-  return {
-    status,
-    text: `upstream connect error or disconnect/reset before headers. reset reason: ${reason}`,
-    flag,
-    details: `upstream_reset_before_response_started{${reason.replaceAll(" ", "_")}}`,
-  };
+  const text = `upstream connect error or disconnect/reset before headers. reset reason: ${reason}`;
+  const details = `upstream_reset_before_response_started{${reason.replaceAll(" ", "_")}}`;
+  return { status, text, flag, details };
 }
 
 const CONNECTION_FAILURE = broken("UF", "remote connection failure");
 const CONNECTION_TIMEOUT = broken("UF", "connection timeout");
-const DENIED: Reply = {
-  status: 403,
-  text: "RBAC: access denied",
-  flag: "",
-  details: "rbac_access_denied_matched_policy[none]",
-};
-const INTERNAL: Reply = { status: 500, text: "internal error", flag: "", details: "internal" };
+const DENIED = plain(403, "rbac_access_denied_matched_policy[none]", "RBAC: access denied");
+const INTERNAL = plain(500, "internal", "internal error");
+const NO_ENDPOINT = plain(503, "no_healthy_upstream", "no healthy upstream", "UH");
+const TOO_LARGE = plain(413, "request_payload_too_large", "Payload Too Large");
+const REQUEST_LATE = plain(408, "request_overall_timeout", "request timeout");
+const RESPONSE_LATE = plain(504, "upstream_response_timeout", "upstream request timeout", "UT");
+const STREAM_IDLE = plain(408, "stream_idle_timeout", "stream timeout", "SI");
+const RATE_LIMITED = plain(429, "local_rate_limited", "local_rate_limited", "RL");
+
+function plain(status: number, details: string, text = "", flag: ResponseFlag = ""): Reply {
+  return { status, text, flag, details };
+}
+
+/**
+ * One row of the table; `flag`: Envoy's flag of a connection that ended with the code. Without `reply` no
+ * request should end with the code, and gets {@link INTERNAL}.
+ */
+type ErrorFacts = readonly [origin: Origin, severity: Severity, flag?: ResponseFlag, reply?: Reply];
 
 const FACTS = {
   // Downstream side of a connection.
-  overloaded: {
-    origin: "proxy",
-    severity: "warn",
-    flag: "OM",
-    reply: { status: 503, text: "overloaded", flag: "OM", details: "overload" },
-  },
-  handshake_failed: { origin: "downstream", severity: "info", flag: "", reply: null },
+  overloaded: ["proxy", "warn", "OM", plain(503, "overload", "overloaded", "OM")],
+  handshake_failed: ["downstream", "info"],
   // The agent's own TCP check connects and leaves every ten seconds.
-  closed_early: { origin: "downstream", severity: "debug", flag: "", reply: null },
-  handshake_timed_out: { origin: "downstream", severity: "info", flag: "", reply: null },
+  closed_early: ["downstream", "debug"],
+  handshake_timed_out: ["downstream", "info"],
   // The oldest of too many handshakes at once.
-  handshake_crowded_out: { origin: "downstream", severity: "info", flag: "", reply: null },
-  identity_invalid: { origin: "downstream", severity: "warn", flag: "", reply: null },
-  chain_untrusted: { origin: "downstream", severity: "warn", flag: "", reply: null },
-  intention_denied: { origin: "proxy", severity: "info", flag: "", reply: DENIED },
+  handshake_crowded_out: ["downstream", "info"],
+  identity_invalid: ["downstream", "warn"],
+  chain_untrusted: ["downstream", "warn"],
+  intention_denied: ["proxy", "info", "", DENIED],
   // The listener is not for callers from that address.
-  source_denied: { origin: "proxy", severity: "info", flag: "", reply: DENIED },
-  authorize_failed: { origin: "agent", severity: "warn", flag: "", reply: DENIED },
-  not_ready: {
-    origin: "proxy",
-    severity: "warn",
-    flag: "",
-    reply: { status: 503, text: "not ready", flag: "", details: "not_ready" },
-  },
+  source_denied: ["proxy", "info", "", DENIED],
+  authorize_failed: ["agent", "warn", "", DENIED],
+  not_ready: ["proxy", "warn", "", plain(503, "not_ready", "not ready")],
   // Requests.
-  request_invalid: {
-    origin: "downstream",
-    severity: "info",
-    flag: "",
-    reply: { status: 400, text: "", flag: "", details: "path_normalization_failed" },
-  },
-  request_too_large: {
-    origin: "downstream",
-    severity: "info",
-    flag: "",
-    reply: {
-      status: 413,
-      text: "Payload Too Large",
-      flag: "",
-      details: "request_payload_too_large",
-    },
-  },
-  downstream_flooded: { origin: "downstream", severity: "info", flag: "", reply: null },
-  request_timed_out: {
-    origin: "downstream",
-    severity: "info",
-    flag: "",
-    reply: { status: 408, text: "request timeout", flag: "", details: "request_overall_timeout" },
-  },
+  request_invalid: ["downstream", "info", "", plain(400, "path_normalization_failed")],
+  request_too_large: ["downstream", "info", "", TOO_LARGE],
+  downstream_flooded: ["downstream", "info"],
+  request_timed_out: ["downstream", "info", "", REQUEST_LATE],
   // Routing.
-  route_not_found: {
-    origin: "proxy",
-    severity: "info",
-    flag: "",
-    reply: { status: 404, text: "", flag: "NR", details: "route_not_found" },
-  },
-  no_endpoint: {
-    origin: "upstream",
-    severity: "warn",
-    flag: "UH",
-    reply: { status: 503, text: "no healthy upstream", flag: "UH", details: "no_healthy_upstream" },
-  },
-  limit_reached: {
-    origin: "proxy",
-    severity: "warn",
-    flag: "UO",
-    reply: { ...broken("UO", "overflow"), says: "x-envoy-overloaded" },
-  },
+  route_not_found: ["proxy", "info", "", plain(404, "route_not_found", "", "NR")],
+  no_endpoint: ["upstream", "warn", "UH", NO_ENDPOINT],
+  limit_reached: ["proxy", "warn", "UO", {
+    ...broken("UO", "overflow"),
+    says: "x-envoy-overloaded",
+  }],
   // Dialling.
-  endpoint_refused: { origin: "upstream", severity: "warn", flag: "UF", reply: CONNECTION_FAILURE },
-  endpoint_untrusted: {
-    origin: "upstream",
-    severity: "warn",
-    flag: "UF",
-    reply: CONNECTION_FAILURE,
-  },
-  endpoint_timed_out: {
-    origin: "upstream",
-    severity: "warn",
-    flag: "UF",
-    reply: CONNECTION_TIMEOUT,
-  },
-  local_refused: { origin: "upstream", severity: "warn", flag: "UF", reply: CONNECTION_FAILURE },
-  local_timed_out: { origin: "upstream", severity: "warn", flag: "UF", reply: CONNECTION_TIMEOUT },
+  endpoint_refused: ["upstream", "warn", "UF", CONNECTION_FAILURE],
+  endpoint_untrusted: ["upstream", "warn", "UF", CONNECTION_FAILURE],
+  endpoint_timed_out: ["upstream", "warn", "UF", CONNECTION_TIMEOUT],
+  local_refused: ["upstream", "warn", "UF", CONNECTION_FAILURE],
+  local_timed_out: ["upstream", "warn", "UF", CONNECTION_TIMEOUT],
   // Relaying.
-  downstream_reset: { origin: "downstream", severity: "info", flag: "DC", reply: null },
-  endpoint_reset: {
-    origin: "upstream",
-    severity: "warn",
-    flag: "UC",
-    reply: broken("UC", "connection termination"),
-  },
+  downstream_reset: ["downstream", "info", "DC"],
+  endpoint_reset: ["upstream", "warn", "UC", broken("UC", "connection termination")],
   // Ended at once and without a byte, though the handshake was done on our side (TLS 1.3).
-  refused_by_peer: { origin: "upstream", severity: "warn", flag: "UC", reply: CONNECTION_FAILURE },
-  response_invalid: {
-    origin: "upstream",
-    severity: "warn",
-    flag: "",
-    reply: broken("UPE", "protocol error", 502),
-  },
-  response_reset: {
-    origin: "upstream",
-    severity: "warn",
-    flag: "",
-    reply: broken("UR", "remote reset"),
-  },
-  response_timed_out: {
-    origin: "upstream",
-    severity: "warn",
-    flag: "",
-    reply: {
-      status: 504,
-      text: "upstream request timeout",
-      flag: "UT",
-      details: "upstream_response_timeout",
-    },
-  },
-  idle_timed_out: {
-    origin: "proxy",
-    severity: "info",
-    flag: "",
-    reply: { status: 408, text: "stream timeout", flag: "SI", details: "stream_idle_timeout" },
-  },
-  lifetime_ended: { origin: "proxy", severity: "info", flag: "DT", reply: null },
-  drained: { origin: "proxy", severity: "info", flag: "", reply: null },
-  closed: { origin: "proxy", severity: "info", flag: "", reply: null },
+  refused_by_peer: ["upstream", "warn", "UC", CONNECTION_FAILURE],
+  response_invalid: ["upstream", "warn", "", broken("UPE", "protocol error", 502)],
+  response_reset: ["upstream", "warn", "", broken("UR", "remote reset")],
+  response_timed_out: ["upstream", "warn", "", RESPONSE_LATE],
+  idle_timed_out: ["proxy", "info", "", STREAM_IDLE],
+  lifetime_ended: ["proxy", "info", "DT"],
+  drained: ["proxy", "info"],
+  closed: ["proxy", "info"],
   // Plugins.
-  plugin_denied: { origin: "proxy", severity: "info", flag: "", reply: DENIED },
-  rate_limited: {
-    origin: "proxy",
-    severity: "info",
-    flag: "",
-    reply: {
-      status: 429,
-      text: "local_rate_limited",
-      flag: "RL",
-      details: "local_rate_limited",
-      says: "x-envoy-ratelimited",
-    },
-  },
-  unauthenticated: {
-    origin: "downstream",
-    severity: "info",
-    flag: "",
-    reply: { status: 401, text: "", flag: "", details: "jwt_authn_access_denied" },
-  },
-  plugin_failed: { origin: "proxy", severity: "warn", flag: "", reply: null },
+  plugin_denied: ["proxy", "info", "", DENIED],
+  rate_limited: ["proxy", "info", "", { ...RATE_LIMITED, says: "x-envoy-ratelimited" }],
+  unauthenticated: ["downstream", "info", "", plain(401, "jwt_authn_access_denied")],
+  plugin_failed: ["proxy", "warn"],
   // Control: the agent, credentials, snapshots.
-  agent_unreachable: { origin: "agent", severity: "info", flag: "", reply: null },
-  agent_forbidden: { origin: "agent", severity: "info", flag: "", reply: null },
-  agent_not_found: { origin: "agent", severity: "info", flag: "", reply: null },
-  agent_overloaded: { origin: "agent", severity: "info", flag: "", reply: null },
-  agent_failed: { origin: "agent", severity: "info", flag: "", reply: null },
-  agent_reply_invalid: { origin: "agent", severity: "info", flag: "", reply: null },
+  agent_unreachable: ["agent", "info"],
+  agent_forbidden: ["agent", "info"],
+  agent_not_found: ["agent", "info"],
+  agent_overloaded: ["agent", "info"],
+  agent_failed: ["agent", "info"],
+  agent_reply_invalid: ["agent", "info"],
   // The Consul that answers now has another trust domain.
-  cluster_changed: { origin: "agent", severity: "info", flag: "", reply: null },
-  credentials_invalid: { origin: "agent", severity: "info", flag: "", reply: null },
-  snapshot_invalid: { origin: "agent", severity: "info", flag: "", reply: null },
+  cluster_changed: ["agent", "info"],
+  credentials_invalid: ["agent", "info"],
+  snapshot_invalid: ["agent", "info"],
   // Starting.
-  usage: { origin: "user", severity: "info", flag: "", reply: null },
-  config_invalid: { origin: "user", severity: "info", flag: "", reply: null },
-  unsupported: { origin: "user", severity: "info", flag: "", reply: null },
-  listen_failed: { origin: "proxy", severity: "info", flag: "", reply: null },
-  internal: { origin: "proxy", severity: "warn", flag: "", reply: null },
+  usage: ["user", "info"],
+  config_invalid: ["user", "info"],
+  unsupported: ["user", "info"],
+  listen_failed: ["proxy", "info"],
+  internal: ["proxy", "warn"],
 } as const satisfies Record<string, ErrorFacts>;
 
 /** A failure's stable name: logged, counted and matched on. */
@@ -248,21 +149,23 @@ export type ErrorCode = keyof typeof FACTS;
 export const ERROR_CODES: readonly ErrorCode[] = Object.keys(FACTS) as ErrorCode[];
 
 export function originOf(code: ErrorCode): Origin {
-  return FACTS[code].origin;
+  return FACTS[code][0];
 }
 
 export function severityOf(code: ErrorCode): Severity {
-  return FACTS[code].severity;
+  return FACTS[code][1];
 }
 
 /** Envoy's flag of a connection that ended with the code. */
 export function connectionFlagOf(code: ErrorCode): ResponseFlag {
-  return FACTS[code].flag;
+  const facts: ErrorFacts = FACTS[code];
+  return facts[2] ?? "";
 }
 
 /** The response to a request that ended with the code; only for `unauthenticated` it contains `reason`. */
 export function replyOf(code: ErrorCode, reason = ""): Reply {
-  const reply: Reply = FACTS[code].reply ?? INTERNAL;
+  const facts: ErrorFacts = FACTS[code];
+  const reply = facts[3] ?? INTERNAL;
   if (code !== "unauthenticated") return reply;
   const details = `${reply.details}{${reason.replaceAll(" ", "_")}}`;
   return { ...reply, text: reason, details };

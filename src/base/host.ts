@@ -1,5 +1,5 @@
 /**
- * Text forms of hosts: IP addresses in one spelling, and texts that look like one and are none.
+ * Addresses and text forms of hosts: IP addresses in one spelling, and texts that look like one.
  *
  * @module
  */
@@ -65,4 +65,20 @@ export function hostFault(host: string): string | undefined {
   }
   const shown = host.slice(0, 80).replace(/[^\x21-\x7e]/g, "?");
   return `${JSON.stringify(shown)}, which is no IPv${isIpv6 ? 6 : 4} address`;
+}
+
+export type Address =
+  | { readonly kind: "tcp"; readonly host: string; readonly port: number }
+  | { readonly kind: "unix"; readonly path: string };
+
+/** A listening address; a unix socket may have a mode (`0o600`). */
+export type BindAddress =
+  | { readonly kind: "tcp"; readonly host: string; readonly port: number }
+  | { readonly kind: "unix"; readonly path: string; readonly mode?: number };
+
+/** `127.0.0.1:80`, `[::1]:80` or `unix:///run/x.sock`. */
+export function formatAddress(address: Address | BindAddress): string {
+  if (address.kind === "unix") return `unix://${address.path}`;
+  const host = address.host.includes(":") ? `[${address.host}]` : address.host;
+  return `${host}:${address.port}`;
 }

@@ -1,12 +1,12 @@
 /**
  * Log lines: a constant message and fields. Text for people, JSON for collectors. Callers never pass keys,
- * tokens or payload; this module does not search for them.
+ * tokens or payload; this module does not search for them. The last filter of text for people is here, too:
+ * content from strangers must neither act on a terminal, nor change the order of reading, nor be a password.
  *
  * @module
  */
 
 import type { Clock } from "./clock.ts";
-import { escapeUnseen, hasUnseen, maskUserinfo } from "./printable.ts";
 
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -14,12 +14,9 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 /** Values are written as JSON; `undefined` ones are left out. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
-export interface Log {
-  trace(message: string, fields?: LogFields): void;
-  debug(message: string, fields?: LogFields): void;
-  info(message: string, fields?: LogFields): void;
-  warn(message: string, fields?: LogFields): void;
-  error(message: string, fields?: LogFields): void;
+type WriteLine = (message: string, fields?: LogFields) => void;
+
+export interface Log extends Readonly<Record<LogLevel, WriteLine>> {
   /** Whether a line of this level is written: check before building costly fields. */
   enabled(level: LogLevel): boolean;
   /** A log that adds `fields` to every line and shares this one's level. */
@@ -64,7 +61,6 @@ export function createLog(options: LogOptions, base: LogFields = {}): Log {
   };
 }
 
-/** A log that writes nothing. */
 export const silentLog: Log = {
   trace: () => {},
   debug: () => {},
@@ -138,4 +134,39 @@ function readable(_key: string, value: unknown): unknown {
 
 function oneLine(text: string): string {
   return escapeUnseen(maskUserinfo(text).replace(/[\t\r\n]/g, " "));
+}
+
+/** C0 but tab and line feed, DEL and C1, marks and overrides of direction, Unicode's own line ends. */
+const UNSEEN =
+  // deno-lint-ignore no-control-regex -- these are what must not get through
+  /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const UNSEEN_ONE = new RegExp(UNSEEN.source);
+/** The length bounds the search in text that a stranger may have written. */
+const USERINFO_OF_URL = /:\/\/\S{0,512}@/g;
+/** `user:password@host` alone. */
+const USERINFO = /(^|[\s"'=(,])[^\s"'=(,:@/]{1,256}:[^\s"',@]{1,256}@(?=[\w.[])/g;
+const NOT_SHOWN = "(not shown)";
+
+/** Whether {@link escapeUnseen} would change it. */
+export function hasUnseen(text: string): boolean {
+  return UNSEEN_ONE.test(text);
+}
+
+/** Escapes invisible and reordering characters as JSON does; `text` may be JSON. */
+export function escapeUnseen(text: string): string {
+  return text.replace(
+    UNSEEN,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+/** `text` without user and password before the `@` of an address. */
+export function maskUserinfo(text: string): string {
+  if (!text.includes("@")) return text;
+  return text.replace(USERINFO_OF_URL, `://${NOT_SHOWN}@`).replace(USERINFO, `$1${NOT_SHOWN}@`);
+}
+
+/** Both filters, for a terminal. */
+export function printable(text: string): string {
+  return escapeUnseen(maskUserinfo(text));
 }

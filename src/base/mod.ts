@@ -3,8 +3,6 @@
  *
  * @module
  */
-export * from "./address.ts";
-export * from "./backoff.ts";
 export { Bag, type BagMember, NO_PLACE } from "./bag.ts";
 export * from "./clock.ts";
 export * from "./deadlines.ts";
@@ -14,10 +12,6 @@ export * from "./host.ts";
 export * from "./issue_words.ts";
 export * from "./log.ts";
 export * from "./nearest.ts";
-export * from "./printable.ts";
-export * from "./random.ts";
 export * from "./stats.ts";
-export { BUCKETS_MS, cumulative, type Histogram } from "./stats_histogram.ts";
-export { formatPrometheus } from "./stats_text.ts";
 export * from "./text_match.ts";
 export * from "./unpinned.ts";

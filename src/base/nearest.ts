@@ -1,8 +1,4 @@
-/**
- * Suggests a known name for an unknown one.
- *
- * @module
- */
+/** Suggests a known name for an unknown one. @module */
 
 /** Longer names are no typing mistake, and costly to compare. */
 const LONGEST_NAME = 64;

@@ -7,9 +7,8 @@
  */
 
 import * as v from "valibot";
-import type { Address } from "./address.ts";
+import { type Address, hostFault } from "./host.ts";
 import { parseDurationMs } from "./duration.ts";
-import { hostFault } from "./host.ts";
 import { issueWords } from "./issue_words.ts";
 import { nearest } from "./nearest.ts";
 

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
-import { type Address, formatAddress } from "./address.ts";
-import { sleep, systemClock } from "./clock.ts";
+import { type Address, formatAddress } from "./host.ts";
+import { seededRandom, sleep, systemClock } from "./clock.ts";
 import { messageOf, ProxyError } from "./errors.ts";
-import { seededRandom } from "./random.ts";
 
 for (
   const [address, want] of [

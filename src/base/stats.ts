@@ -1,11 +1,10 @@
 /**
- * Counters, gauges and histograms. A handle is resolved once and then only added to, so the hot path
- * touches one number. Each worker has its own registry; {@link mergeStats} joins their samples on a read.
+ * Counters, gauges and histograms, and their text for Prometheus. A handle is resolved once and then only
+ * added to, so the hot path touches one number. Each worker has its own registry; {@link mergeStats} joins
+ * their samples on a read.
  *
  * @module
  */
-
-import { type Histogram, HistogramCell } from "./stats_histogram.ts";
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -137,4 +136,114 @@ export function addSamples<S extends Pick<Sample, "value" | "counts">>(a: S, b: 
 
 function keyOf(labels: Labels): string {
   return JSON.stringify(Object.entries(labels).sort(([a], [b]) => a < b ? -1 : 1));
+}
+
+/** Inclusive upper bounds in ms; one more bucket has the values above all. */
+export const BUCKETS_MS: readonly number[] = [
+  0.5,
+  1,
+  5,
+  10,
+  25,
+  50,
+  100,
+  250,
+  500,
+  1_000,
+  2_500,
+  5_000,
+  10_000,
+  30_000,
+  60_000,
+  300_000,
+  600_000,
+  1_800_000,
+  3_600_000,
+];
+
+const MICROS = 1_000;
+/** Above it the sum of a few hundred could not be exact any more. */
+const MOST_MS = 2 ** 32;
+
+export interface Histogram {
+  /** A negative value or NaN counts as 0. */
+  observe(ms: number): void;
+}
+
+class HistogramCell implements Histogram {
+  readonly #counts = new Float64Array(BUCKETS_MS.length + 1);
+  /** In whole microseconds: adding fractions would add their errors, too. */
+  #sumMicros = 0;
+
+  observe(ms: number): void {
+    const taken = ms > 0 ? Math.min(ms, MOST_MS) : 0;
+    let bucket = 0;
+    while (taken > (BUCKETS_MS[bucket] ?? Infinity)) bucket++;
+    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
+    this.#sumMicros += Math.round(taken * MICROS);
+  }
+
+  get value(): number {
+    return this.#sumMicros / MICROS;
+  }
+
+  /** Numbers of values in each bucket, and above all of them. */
+  get counts(): readonly number[] {
+    return Array.from(this.#counts);
+  }
+}
+
+/** Numbers of values in each bucket or below it: the form of Prometheus. */
+export function cumulative(counts: readonly number[]): readonly number[] {
+  let sum = 0;
+  return counts.map((count) => sum += count);
+}
+
+/** Prometheus text exposition format 0.0.4; every name gets the prefix. */
+export function formatPrometheus(samples: readonly Sample[], prefix = "postern_"): string {
+  const byName = new Map<string, Sample[]>();
+  for (const sample of samples) {
+    const list = byName.get(sample.name);
+    if (list) list.push(sample);
+    else byName.set(sample.name, [sample]);
+  }
+  let text = "";
+  for (const [name, list] of [...byName].sort(([a], [b]) => a < b ? -1 : 1)) {
+    const first = list[0];
+    if (!first) continue;
+    text += `# HELP ${prefix}${name} ${
+      escapeText(first.help)
+    }\n# TYPE ${prefix}${name} ${first.kind}\n`;
+    for (const sample of list) text += linesOf(`${prefix}${name}`, sample);
+  }
+  return text;
+}
+
+function linesOf(name: string, { labels, value, counts }: Sample): string {
+  const pairs = Object.entries(labels).map(([key, label]) => `${key}="${escapeLabel(label)}"`);
+  if (!counts) return line(name, pairs, value);
+  const upTo = cumulative(counts);
+  const buckets = upTo.map((count, bucket) => {
+    const bound = BUCKETS_MS[bucket];
+    const le = `le="${bound === undefined ? "+Inf" : bound}"`;
+    return line(`${name}_bucket`, [...pairs, le], count);
+  });
+  return buckets.join("") + line(`${name}_sum`, pairs, value) +
+    line(`${name}_count`, pairs, upTo.at(-1) ?? 0);
+}
+
+function line(name: string, pairs: readonly string[], value: number): string {
+  return `${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${numberText(value)}\n`;
+}
+
+function escapeLabel(value: string): string {
+  return escapeText(value).replace(/"/g, '\\"');
+}
+
+function escapeText(text: string): string {
+  return text.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
+}
+
+function numberText(value: number): string {
+  return Number.isFinite(value) ? String(value) : value > 0 ? "+Inf" : value < 0 ? "-Inf" : "NaN";
 }

@@ -1,8 +1,4 @@
-/**
- * Copies of small parts of large buffers that have to be kept.
- *
- * @module
- */
+/** Copies of small parts of large buffers that have to be kept. @module */
 
 /** A copy if `chunk` would keep a buffer of more than four times its length in memory; else itself. */
 export function unpinned(chunk: Uint8Array): Uint8Array {

@@ -1,12 +1,41 @@
-/**
- * Helpers for chains: a chain with a single resolver, and the targets and cluster names of a chain.
- *
- * @module
- */
+/** Helpers for chains, and the names under which operators write an upstream. @module */
 
+import { formatAddress } from "../base/mod.ts";
+import type { ChainPart, Resolver, Snapshot, UpstreamPart } from "./snapshot.ts";
 import { DEFAULT_ROUTE, type HashPolicy } from "../chain/mod.ts";
 import type { Content } from "./update.ts";
-import type { ChainPart, Resolver, Snapshot } from "./snapshot.ts";
+
+export type NamedUpstream = Pick<UpstreamPart, "id" | "name" | "bind">;
+
+/** Consul's identifier of an upstream at Envoy: `db`, `db?dc=dc2`, `prepared_query:geo`. */
+export function upstreamLabel({ id, name }: Pick<UpstreamPart, "id" | "name">): string {
+  const type = /^(?!service:|ingress:)([a-z_]+:)/.exec(id)?.[1] ?? "";
+  const place = /\?(?:dc|peer)=.*$/.exec(id)?.[0] ?? "";
+  return `${type}${name}${place}`;
+}
+
+/** The address for the application; `""`: the upstream is reached through an ingress listener only. */
+export function localAddressOf({ bind }: Pick<NamedUpstream, "bind">): string {
+  return bind ? formatAddress(bind) : "";
+}
+
+/**
+ * The upstreams that `name` means. An id, a label or an address is exact and comes before a service's
+ * name, which upstreams of several datacenters share. As in a URL, a port may follow the service's name.
+ */
+export function upstreamsNamed<T>(
+  upstreams: readonly T[],
+  name: string,
+  partOf: (upstream: T) => NamedUpstream,
+): readonly T[] {
+  const exact = upstreams.filter((upstream) => {
+    const part = partOf(upstream);
+    return [part.id, upstreamLabel(part), localAddressOf(part)].includes(name);
+  });
+  if (exact.length > 0) return exact;
+  const service = name.replace(/:\d+$/, "");
+  return upstreams.filter((upstream) => partOf(upstream).name === service);
+}
 
 const ONLY = "only";
 const SOURCE: HashPolicy = { kind: "source", terminal: false };

@@ -3,7 +3,6 @@
  *
  * @module
  */
-export * from "./chains.ts";
 export * from "./snapshot.ts";
 export * from "./update.ts";
-export * from "./upstream_names.ts";
+export * from "./chains.ts";

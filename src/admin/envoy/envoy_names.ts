@@ -1,5 +1,6 @@
 /**
- * The table from Postern's metrics to Envoy's statistics. `envoy_stats.ts` applies it.
+ * The table from Postern's metrics to Envoy's statistics, which `envoy_stats.ts` applies, and the meaning of
+ * each statistic here, for `# HELP`.
  *
  * @module
  */
@@ -10,7 +11,7 @@ import type { Labels } from "../../base/mod.ts";
  * The subject of a sample: a secret, listeners, clusters, the agent, an address for metrics, the HTTP or TCP
  * side of a listener, or the cluster behind it, which is the local application for an inbound listener.
  */
-export type Scope =
+type Scope =
   | "secret"
   | "source"
   | "listener"
@@ -27,7 +28,6 @@ export interface EnvoyName {
   readonly sample: string;
   readonly scope: Scope;
   readonly stat: string;
-  /** Only samples with these labels. */
   readonly labels?: Labels;
   /**
    * The label `status` becomes a part of the name: the class (`_2xx`), or also each (`_200`). Envoy has
@@ -42,153 +42,199 @@ export interface EnvoyName {
   readonly notSds?: true;
 }
 
-const NOT_READY = "context_secrets_not_ready";
-const INBOUND = { direction: "inbound" } as const;
-const OUTBOUND = { direction: "outbound" } as const;
+const LISTENER_NOT_READY = "server_ssl_socket_factory.downstream_context_secrets_not_ready";
+const CLUSTER_NOT_READY = "client_ssl_socket_factory.upstream_context_secrets_not_ready";
+const INBOUND = { labels: { direction: "inbound" } };
+const OUTBOUND = { labels: { direction: "outbound" } };
+const NOT_SDS = { notSds: true } as const;
+const HTTP = { http: true };
+const PLAIN = { http: false };
+/** An outcome of a request, independent of the number of clusters that were tried. */
+const OF_ROUTE = { ofRoute: true } as const;
 
-/** Left: our metric, right: Envoy's statistic below its scope. */
-export const ENVOY_NAMES: readonly EnvoyName[] = [
-  { sample: "sds_update_attempt_total", scope: "secret", stat: "update_attempt" },
-  { sample: "sds_update_success_total", scope: "secret", stat: "update_success" },
-  { sample: "sds_update_failure_total", scope: "secret", stat: "update_failure" },
-  { sample: "sds_update_rejected_total", scope: "secret", stat: "update_rejected" },
-  { sample: "secret_updates_total", scope: "secret", stat: "update_success", notSds: true },
-  {
-    sample: "secret_rotation_failed_total",
-    scope: "secret",
-    stat: "key_rotation_failed",
-    notSds: true,
-  },
-  { sample: "secret_init_fetch_timeouts_total", scope: "secret", stat: "init_fetch_timeout" },
-  { sample: "sds_connected_state", scope: "source", stat: "control_plane.connected_state" },
-  { sample: "connections_opened_total", scope: "listener", stat: "downstream_cx_total" },
-  { sample: "connections_active", scope: "listener", stat: "downstream_cx_active" },
-  { sample: "tls_resumed_total", scope: "listener", stat: "ssl.session_reused", labels: INBOUND },
-  { sample: "tls_resumed_total", scope: "cluster", stat: "ssl.session_reused", labels: OUTBOUND },
-  {
-    sample: "secrets_not_ready_total",
-    scope: "listener",
-    stat: `server_ssl_socket_factory.downstream_${NOT_READY}`,
-    labels: INBOUND,
-  },
-  {
-    sample: "secrets_not_ready_total",
-    scope: "cluster",
-    stat: `client_ssl_socket_factory.upstream_${NOT_READY}`,
-    labels: OUTBOUND,
-  },
-  {
-    sample: "connections_ended_total",
-    scope: "listener",
-    stat: "ssl.connection_error",
-    labels: { outcome: "handshake_failed" },
-  },
-  {
-    sample: "connections_ended_total",
-    scope: "listener",
-    stat: "ssl.fail_verify_error",
-    labels: { outcome: "chain_untrusted" },
-  },
-  // A chain that is good and an identity that is not; no certificate at all counts here, too.
-  {
-    sample: "connections_ended_total",
-    scope: "listener",
-    stat: "ssl.fail_verify_san",
-    labels: { outcome: "identity_invalid" },
-  },
-  {
-    sample: "endpoint_failures_total",
-    scope: "target",
-    stat: "ssl.fail_verify_error",
-    labels: { code: "endpoint_untrusted" },
-  },
-  {
-    sample: "on_demand_cert_requested_total",
-    scope: "credentials",
-    stat: "on_demand_secret.cert_requested",
-  },
-  {
-    sample: "on_demand_cert_updated_total",
-    scope: "credentials",
-    stat: "on_demand_secret.cert_updated",
-  },
-  { sample: "on_demand_cert_active", scope: "credentials", stat: "on_demand_secret.cert_active" },
-  { sample: "connections_opened_total", scope: "http", stat: "downstream_cx_total", http: true },
-  { sample: "connections_active", scope: "http", stat: "downstream_cx_active", http: true },
-  { sample: "agent_requests_active", scope: "agent", stat: "upstream_rq_active" },
-  { sample: "agent_requests_total", scope: "agent", stat: "upstream_rq_completed" },
-  { sample: "metrics_requests_active", scope: "metrics", stat: "downstream_rq_active" },
-  { sample: "metrics_requests_total", scope: "metrics", stat: "downstream_rq_total" },
-  { sample: "http_requests_total", scope: "http", stat: "downstream_rq_total" },
-  { sample: "http_requests_active", scope: "http", stat: "downstream_rq_active" },
-  { sample: "http_request_duration_ms", scope: "http", stat: "downstream_rq_time" },
-  { sample: "http_responses_total", scope: "http", stat: "downstream_rq_completed" },
-  { sample: "http_responses_total", scope: "http", stat: "downstream_rq", by: "class" },
-  ...flagged("http", "downstream_rq_idle_timeout", "SI"),
-  ...flagged("http", "downstream_rq_rx_reset", "DC", "DR"),
-  ...flagged("http", "downstream_cx_protocol_error", "DPE"),
-  { sample: "connections_opened_total", scope: "tcp", stat: "downstream_cx_total", http: false },
-  {
-    sample: "received_bytes_total",
-    scope: "tcp",
-    stat: "downstream_cx_rx_bytes_total",
-    http: false,
-  },
-  { sample: "sent_bytes_total", scope: "tcp", stat: "downstream_cx_tx_bytes_total", http: false },
-  { sample: "upstream_connections_total", scope: "behind", stat: "upstream_cx_total" },
-  { sample: "upstream_connections_active", scope: "behind", stat: "upstream_cx_active" },
-  { sample: "upstream_connect_failures_total", scope: "behind", stat: "upstream_cx_connect_fail" },
-  {
-    sample: "upstream_connect_timeouts_total",
-    scope: "behind",
-    stat: "upstream_cx_connect_timeout",
-  },
-  { sample: "upstream_sent_bytes_total", scope: "behind", stat: "upstream_cx_tx_bytes_total" },
-  { sample: "upstream_received_bytes_total", scope: "behind", stat: "upstream_cx_rx_bytes_total" },
-  { sample: "http_upstream_requests_total", scope: "http", stat: "rq_total" },
-  { sample: "http_upstream_requests_active", scope: "behind", stat: "upstream_rq_active" },
-  { sample: "http_upstream_requests_total", scope: "behind", stat: "upstream_rq_total" },
-  ...ofRoute(
-    { sample: "http_upstream_responses_total", stat: "upstream_rq_completed" },
-    { sample: "http_upstream_responses_total", stat: "upstream_rq", by: "status" },
-    { sample: "http_upstream_time_ms", stat: "upstream_rq_time" },
-    { sample: "http_retries_total", stat: "upstream_rq_retry" },
-    { sample: "grpc_calls_total", stat: "grpc", by: "call" },
-  ),
-  { sample: "http_pending_total", scope: "behind", stat: "upstream_rq_pending_total" },
-  { sample: "http_pending_active", scope: "behind", stat: "upstream_rq_pending_active" },
-  { sample: "http_upstream_connections_total", scope: "behind", stat: "upstream_cx_total" },
-  { sample: "http_upstream_connections_active", scope: "behind", stat: "upstream_cx_active" },
-  {
-    sample: "http_upstream_connect_failures_total",
-    scope: "behind",
-    stat: "upstream_cx_connect_fail",
-  },
-  {
-    sample: "http_upstream_connect_timeouts_total",
-    scope: "behind",
-    stat: "upstream_cx_connect_timeout",
-  },
-  ...flagged("behind", "upstream_rq_timeout", "UT"),
-  ...flagged("behind", "upstream_rq_rx_reset", "UC", "UR"),
-  ...flagged("behind", "upstream_rq_pending_overflow", "UO"),
-  ...flagged("behind", "upstream_rq_retry_limit_exceeded", "URX"),
-  ...flagged("behind", "upstream_cx_none_healthy", "UH"),
+type Row = readonly [
+  scope: Scope,
+  sample: string,
+  stat: string,
+  only?: Omit<EnvoyName, "sample" | "scope" | "stat">,
 ];
 
-/** Outcomes of a request, independent of the number of clusters that were tried. */
-function ofRoute(
-  ...names: readonly Pick<EnvoyName, "sample" | "stat" | "by">[]
-): readonly EnvoyName[] {
-  return names.map((name) => ({ ...name, scope: "behind", ofRoute: true }));
+/** Scope, our metric, and Envoy's statistic below its scope. */
+const ROWS: readonly Row[] = [
+  ["secret", "sds_update_attempt_total", "update_attempt"],
+  ["secret", "sds_update_success_total", "update_success"],
+  ["secret", "sds_update_failure_total", "update_failure"],
+  ["secret", "sds_update_rejected_total", "update_rejected"],
+  ["secret", "secret_updates_total", "update_success", NOT_SDS],
+  ["secret", "secret_rotation_failed_total", "key_rotation_failed", NOT_SDS],
+  ["secret", "secret_init_fetch_timeouts_total", "init_fetch_timeout"],
+  ["source", "sds_connected_state", "control_plane.connected_state"],
+  ["listener", "connections_opened_total", "downstream_cx_total"],
+  ["listener", "connections_active", "downstream_cx_active"],
+  ["listener", "tls_resumed_total", "ssl.session_reused", INBOUND],
+  ["cluster", "tls_resumed_total", "ssl.session_reused", OUTBOUND],
+  ["listener", "secrets_not_ready_total", LISTENER_NOT_READY, INBOUND],
+  ["cluster", "secrets_not_ready_total", CLUSTER_NOT_READY, OUTBOUND],
+  ended("ssl.connection_error", "handshake_failed"),
+  ended("ssl.fail_verify_error", "chain_untrusted"),
+  // A chain that is good and an identity that is not; no certificate at all counts here, too.
+  ended("ssl.fail_verify_san", "identity_invalid"),
+  ["target", "endpoint_failures_total", "ssl.fail_verify_error", {
+    labels: { code: "endpoint_untrusted" },
+  }],
+  ["credentials", "on_demand_cert_requested_total", "on_demand_secret.cert_requested"],
+  ["credentials", "on_demand_cert_updated_total", "on_demand_secret.cert_updated"],
+  ["credentials", "on_demand_cert_active", "on_demand_secret.cert_active"],
+  ["http", "connections_opened_total", "downstream_cx_total", HTTP],
+  ["http", "connections_active", "downstream_cx_active", HTTP],
+  ["agent", "agent_requests_active", "upstream_rq_active"],
+  ["agent", "agent_requests_total", "upstream_rq_completed"],
+  ["metrics", "metrics_requests_active", "downstream_rq_active"],
+  ["metrics", "metrics_requests_total", "downstream_rq_total"],
+  ["http", "http_requests_total", "downstream_rq_total"],
+  ["http", "http_requests_active", "downstream_rq_active"],
+  ["http", "http_request_duration_ms", "downstream_rq_time"],
+  ["http", "http_responses_total", "downstream_rq_completed"],
+  ["http", "http_responses_total", "downstream_rq", { by: "class" }],
+  flagged("http", "downstream_rq_idle_timeout", "SI"),
+  flagged("http", "downstream_rq_rx_reset", "DC"),
+  flagged("http", "downstream_rq_rx_reset", "DR"),
+  flagged("http", "downstream_cx_protocol_error", "DPE"),
+  ["tcp", "connections_opened_total", "downstream_cx_total", PLAIN],
+  ["tcp", "received_bytes_total", "downstream_cx_rx_bytes_total", PLAIN],
+  ["tcp", "sent_bytes_total", "downstream_cx_tx_bytes_total", PLAIN],
+  ["behind", "upstream_connections_total", "upstream_cx_total"],
+  ["behind", "upstream_connections_active", "upstream_cx_active"],
+  ["behind", "upstream_connect_failures_total", "upstream_cx_connect_fail"],
+  ["behind", "upstream_connect_timeouts_total", "upstream_cx_connect_timeout"],
+  ["behind", "upstream_sent_bytes_total", "upstream_cx_tx_bytes_total"],
+  ["behind", "upstream_received_bytes_total", "upstream_cx_rx_bytes_total"],
+  ["http", "http_upstream_requests_total", "rq_total"],
+  ["behind", "http_upstream_requests_active", "upstream_rq_active"],
+  ["behind", "http_upstream_requests_total", "upstream_rq_total"],
+  ["behind", "http_upstream_responses_total", "upstream_rq_completed", OF_ROUTE],
+  ["behind", "http_upstream_responses_total", "upstream_rq", { ...OF_ROUTE, by: "status" }],
+  ["behind", "http_upstream_time_ms", "upstream_rq_time", OF_ROUTE],
+  ["behind", "http_retries_total", "upstream_rq_retry", OF_ROUTE],
+  ["behind", "grpc_calls_total", "grpc", { ...OF_ROUTE, by: "call" }],
+  ["behind", "http_pending_total", "upstream_rq_pending_total"],
+  ["behind", "http_pending_active", "upstream_rq_pending_active"],
+  ["behind", "http_upstream_connections_total", "upstream_cx_total"],
+  ["behind", "http_upstream_connections_active", "upstream_cx_active"],
+  ["behind", "http_upstream_connect_failures_total", "upstream_cx_connect_fail"],
+  ["behind", "http_upstream_connect_timeouts_total", "upstream_cx_connect_timeout"],
+  flagged("behind", "upstream_rq_timeout", "UT"),
+  flagged("behind", "upstream_rq_rx_reset", "UC"),
+  flagged("behind", "upstream_rq_rx_reset", "UR"),
+  flagged("behind", "upstream_rq_pending_overflow", "UO"),
+  flagged("behind", "upstream_rq_retry_limit_exceeded", "URX"),
+  flagged("behind", "upstream_cx_none_healthy", "UH"),
+];
+
+export const ENVOY_NAMES: readonly EnvoyName[] = ROWS.map(([scope, sample, stat, only]) => {
+  return { scope, sample, stat, ...only };
+});
+
+function ended(stat: string, outcome: string): Row {
+  return ["listener", "connections_ended_total", stat, { labels: { outcome } }];
 }
 
-/** Exchanges that had one of these response flags. */
-function flagged(scope: Scope, stat: string, ...flags: readonly string[]): readonly EnvoyName[] {
-  return flags.map((flag) => ({
-    sample: "http_response_flags_total",
-    scope,
-    stat,
-    labels: { flag },
-  }));
+/** Exchanges that had this response flag. */
+function flagged(scope: Scope, stat: string, flag: string): Row {
+  return [scope, "http_response_flags_total", stat, { labels: { flag } }];
+}
+
+/** Texts by the name for Prometheus without `envoy_`. */
+export const ENVOY_HELP: Readonly<Record<string, string>> = {
+  cluster_client_ssl_socket_factory_ssl_context_update_by_sds:
+    "Times that the TLS settings towards the cluster were renewed because a secret came",
+  cluster_client_ssl_socket_factory_upstream_context_secrets_not_ready:
+    "Connections to the cluster refused because a secret has not come yet",
+  cluster_membership_healthy: "Instances of the cluster that balancing may choose now",
+  cluster_membership_total: "Instances of the cluster that are known now",
+  cluster_ssl_certificate_expiration_unix_time_seconds:
+    "When the certificate shown to the cluster expires, in seconds since 1970",
+  cluster_ssl_fail_verify_error:
+    "Connections to the cluster ended because the instance's certificate was not accepted",
+  cluster_ssl_session_reused: "TLS handshakes with the cluster that resumed an earlier session",
+  cluster_upstream_cx_active: "Connections to the cluster that are open now",
+  cluster_upstream_cx_connect_fail:
+    "Connections to the cluster that could not be opened, timeouts included",
+  cluster_upstream_cx_connect_timeout:
+    "Connections to the cluster that were not open within the connect timeout",
+  cluster_upstream_cx_none_healthy: "Requests that failed because no instance could be chosen",
+  cluster_upstream_cx_rx_bytes_total:
+    "Bytes received from the cluster over TCP; counted when a connection ends",
+  cluster_upstream_cx_total: "Connections opened to the cluster",
+  cluster_upstream_cx_tx_bytes_total:
+    "Bytes sent to the cluster over TCP; counted when a connection ends",
+  cluster_upstream_rq: "HTTP requests sent to the cluster that ended, by status of the response",
+  cluster_upstream_rq_active: "HTTP requests sent to the cluster whose response has not ended",
+  cluster_upstream_rq_completed: "HTTP requests sent to the cluster that ended",
+  cluster_upstream_rq_pending_active: "HTTP requests that wait for a connection to the cluster now",
+  cluster_upstream_rq_pending_overflow:
+    "HTTP requests refused because a limit of the cluster was reached",
+  cluster_upstream_rq_pending_total: "HTTP requests that had to wait for a connection",
+  cluster_upstream_rq_retry: "HTTP requests sent again after a failed attempt",
+  cluster_upstream_rq_retry_limit_exceeded: "HTTP requests that failed with no retry left",
+  cluster_upstream_rq_rx_reset: "HTTP requests whose connection or stream the instance broke off",
+  cluster_upstream_rq_time:
+    "Milliseconds from the end of a request sent to the cluster to the end of its response",
+  cluster_upstream_rq_timeout: "HTTP requests that were not answered within their timeout",
+  cluster_upstream_rq_total: "HTTP requests sent to the cluster; each retry counts",
+  cluster_upstream_rq_xx:
+    "HTTP requests sent to the cluster that ended, by class of the response's status",
+  http_downstream_cx_active: "Connections of callers that are open now",
+  http_downstream_cx_protocol_error: "Requests of callers that were malformed HTTP",
+  http_downstream_cx_total: "Connections accepted from callers",
+  http_downstream_rq_active: "HTTP requests of callers whose response has not ended",
+  http_downstream_rq_completed: "HTTP responses sent to callers",
+  http_downstream_rq_idle_timeout: "HTTP requests ended because nothing moved for the idle time",
+  http_downstream_rq_rx_reset: "HTTP requests that the caller broke off",
+  http_downstream_rq_time: "Milliseconds from the head of a request to the end of its response",
+  http_downstream_rq_total: "HTTP requests received; counted when the head is read",
+  http_downstream_rq_xx: "HTTP responses sent to callers, by class of their status",
+  http_rq_total: "HTTP requests sent on from this listener; each retry counts",
+  listener_downstream_cx_active: "Connections of the listener that are open now",
+  listener_downstream_cx_total: "Connections accepted by the listener",
+  listener_http_downstream_rq_completed: "HTTP responses sent by the listener",
+  listener_http_downstream_rq_xx: "HTTP responses sent by the listener, by class of their status",
+  listener_on_demand_secret_cert_active:
+    "Certificates fetched on demand that are held in memory now",
+  listener_on_demand_secret_cert_requested:
+    "Server names whose certificate was requested from the source",
+  listener_on_demand_secret_cert_updated:
+    "Certificates that the source delivered, first ones and renewals",
+  listener_server_ssl_socket_factory_downstream_context_secrets_not_ready:
+    "Connections refused because a secret of the listener has not come yet",
+  listener_server_ssl_socket_factory_ssl_context_update_by_sds:
+    "Times that the listener's TLS settings were renewed because a secret came",
+  listener_ssl_certificate_expiration_unix_time_seconds:
+    "When the listener's certificate expires, in seconds since 1970",
+  listener_ssl_connection_error: "TLS handshakes with callers that failed",
+  listener_ssl_fail_verify_error:
+    "Connections ended because the caller's certificate is of no CA that is trusted",
+  listener_ssl_fail_verify_san:
+    "Connections ended because the caller showed no certificate, or one of another mesh or name",
+  listener_ssl_session_reused: "TLS handshakes of the listener that resumed an earlier session",
+  sds_control_plane_connected_state: "1 while the SDS server of the secret answers, else 0",
+  sds_init_fetch_timeout:
+    "Times that the first value of the secret had not come within its time limit",
+  sds_key_rotation_failed: "Values of the secret from files that were refused",
+  sds_update_attempt: "Times that the secret was requested from the SDS server or came from it",
+  sds_update_failure: "Streams to the SDS server that failed while the secret was requested",
+  sds_update_rejected: "Values of the secret from the SDS server that were refused",
+  sds_update_success: "Values of the secret that were accepted",
+  sds_update_time: "When the secret was last accepted, in milliseconds since 1970",
+  server_days_until_first_cert_expiring: "Whole days until the first certificate in use expires",
+  tcp_downstream_cx_rx_bytes_total: "Bytes received from callers over TCP",
+  tcp_downstream_cx_total: "TCP connections accepted from callers",
+  tcp_downstream_cx_tx_bytes_total: "Bytes sent to callers over TCP",
+};
+
+/** Names outside of the table contain the method of a gRPC call. */
+export function envoyHelp(prometheus: string): string {
+  const isCall = prometheus.startsWith("cluster_grpc_");
+  return ENVOY_HELP[prometheus] ??
+    (isCall ? "gRPC calls of the method to the cluster that ended" : prometheus);
 }

@@ -7,9 +7,14 @@
 
 import { addSamples, type Labels, type Sample } from "../../base/mod.ts";
 import { LOCAL_APP } from "./clusters.ts";
-import type { EnvoyFacts, EnvoyListener, UsedSecret } from "./envoy_facts.ts";
+import {
+  clusterTags,
+  type EnvoyFacts,
+  type EnvoyListener,
+  prefixTags,
+  type UsedSecret,
+} from "./envoy_facts.ts";
 import { ENVOY_NAMES, type EnvoyName } from "./envoy_names.ts";
-import { clusterTags, prefixTags } from "./tags.ts";
 
 export interface EnvoyStat {
   /** Envoy's own, with dots: `sds.web.update_success`. */

@@ -1,8 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import type { Labels, Sample } from "../../base/mod.ts";
-import { ENVOY_HELP } from "./envoy_help.ts";
-import { ENVOY_NAMES } from "./envoy_names.ts";
+import { ENVOY_HELP, ENVOY_NAMES } from "./envoy_names.ts";
 import type { EnvoyFacts } from "./envoy_facts.ts";
 import { envoyStats } from "./envoy_stats.ts";
 

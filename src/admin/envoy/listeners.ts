@@ -7,8 +7,7 @@
 import { type Address, type BindAddress, formatAddress } from "../../base/mod.ts";
 import { INBOUND_KEY, type Snapshot, upstreamLabel } from "../../snapshot/mod.ts";
 import { lines } from "../redact.ts";
-import type { ListenerShown } from "../warming.ts";
-import { addressJson, type Json } from "./json.ts";
+import type { ListenerShown } from "../merge.ts";
 
 export const PUBLIC_LISTENER = "public_listener";
 
@@ -73,4 +72,23 @@ function parseAddress(text: string): Address {
   const colon = text.lastIndexOf(":");
   const host = text.slice(0, colon).replace(/^\[(.*)\]$/, "$1");
   return { kind: "tcp", host, port: Number(text.slice(colon + 1)) };
+}
+
+export type Json = Readonly<Record<string, unknown>>;
+
+export function addressJson(address: Address | BindAddress): Json {
+  if (address.kind === "unix") return { pipe: { path: address.path } };
+  return { socket_address: { address: address.host, port_value: address.port } };
+}
+
+/** A named extension with its configuration; `type` as below `type.googleapis.com/envoy`. */
+export function typedJson(name: string, type: string, config: Json = {}): Json {
+  return { name, typed_config: { "@type": `type.googleapis.com/envoy.${type}`, ...config } };
+}
+
+/** A time span as protobuf's JSON has it: `2.500s`. */
+export function durationJson(ms: number): string {
+  const whole = Math.floor(ms / 1_000);
+  const rest = ms % 1_000;
+  return rest === 0 ? `${whole}s` : `${whole}.${String(rest).padStart(3, "0")}s`;
 }

@@ -1,20 +1,17 @@
-/**
- * An explained request as text for a terminal.
- *
- * @module
- */
+/** An explained request as text for a terminal. @module */
 
 import { formatSpanMs } from "../../base/mod.ts";
 import type { LocalReply } from "../../proxy/mod.ts";
-import type {
-  ExplainedEndpoint,
-  ExplainedSplit,
-  ExplainedTarget,
-  ExplanationView,
-} from "./explanation_view.ts";
+import {
+  endingOf,
+  type ExplainedEndpoint,
+  type ExplainedSplit,
+  type ExplainedTarget,
+  type ExplanationView,
+  instancesOf,
+} from "./verdict.ts";
 import { isEmptyConfig } from "./merge_explained.ts";
-import { endingOf, instancesOf } from "./verdict.ts";
-import { failureText } from "../failing.ts";
+import { failureText } from "../upstream_troubles.ts";
 import { lines, NOT_SHOWN } from "../redact.ts";
 
 type Rows = readonly (readonly string[])[];

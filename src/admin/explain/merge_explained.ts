@@ -1,8 +1,4 @@
-/**
- * `/explain`: one answer of all data paths about a request, without anything secret.
- *
- * @module
- */
+/** `/explain`: one answer of all data paths about a request, without anything secret. @module */
 
 import {
   type ExplainResult,
@@ -12,14 +8,14 @@ import {
   type TargetView,
 } from "../../proxy/mod.ts";
 import { NOT_SHOWN } from "../redact.ts";
-import type {
-  CalleeVerdict,
-  ExplainedSplit,
-  ExplainedTarget,
-  ExplanationView,
-} from "./explanation_view.ts";
-import { nextCommands } from "./next_commands.ts";
-import { verdictOf } from "./verdict.ts";
+import {
+  type CalleeVerdict,
+  type ExplainedSplit,
+  type ExplainedTarget,
+  type ExplanationView,
+  nextCommands,
+  verdictOf,
+} from "./verdict.ts";
 
 /** The question cannot be answered: it is malformed, or names no listener. */
 export type NotExplained = Exclude<ExplainResult, { readonly kind: "answer" }>;

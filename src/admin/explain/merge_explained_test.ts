@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { explainedBy } from "../../../test/kit/admin/admin_view.ts";
 import type { ExplainResult, Explanation } from "../../proxy/mod.ts";
-import type { ExplanationView } from "./explanation_view.ts";
+import type { ExplanationView } from "./verdict.ts";
 import { type AskMesh, mergeExplained } from "./merge_explained.ts";
 import { explainText } from "./explain_text.ts";
 

@@ -1,19 +1,14 @@
 /**
- * The verdict over an explained request: one word for scripts, the status where it is known, and the
- * exit code that `postern explain` ends with.
+ * An explained request as it may be shown: the answer of all data paths and of Consul, and its verdict.
  *
  * @module
  */
 
 import type { ErrorCode } from "../../base/mod.ts";
-import type { LocalReply } from "../../proxy/mod.ts";
-import { instancesInUse, keepsFailing } from "../failing.ts";
-import type {
-  ExplainedEndpoint,
-  ExplainedSplit,
-  ExplanationView,
-  Verdict,
-} from "./explanation_view.ts";
+import type { Explanation, LocalReply, SplitView, TargetView } from "../../proxy/mod.ts";
+import { instancesInUse, keepsFailing } from "../upstream_troubles.ts";
+import { parseServiceId } from "../../identity/mod.ts";
+import type { TriedPermission } from "../../policy/mod.ts";
 
 interface VerdictEnding {
   readonly verdict: Exclude<Verdict, "depends">;
@@ -96,3 +91,107 @@ export function exitCodeOf(
   if (verdict === "answer") return status !== null && status < 400 ? 0 : 1;
   return verdict === "allow" ? 0 : 1;
 }
+
+const MOST = 5;
+
+/** A command for each split that goes on to one service of the mesh. */
+export function nextCommands(
+  splits: readonly ExplainedSplit[],
+  ownUri: string,
+): readonly string[] {
+  const commands = splits.flatMap((split) => {
+    const { verdict } = endingOf(split);
+    if (verdict !== "allow" && verdict !== "failing") return [];
+    const [instance] = instancesOf(split.targets);
+    const target = split.targets.find(({ endpoints }) => endpoints.some((one) => one === instance));
+    const proxy = proxyFlag(instance?.id ?? "");
+    if (!target?.callee || proxy === undefined) return [];
+    const source = shellWord(sourceFor(target, ownUri));
+    const { method, path } = split.sent ?? {};
+    const request = path === undefined ? "" : ` ${method} ${shellWord(path)}`;
+    return [`postern explain ${proxy} -inbound -source ${source}${request}`];
+  });
+  return [...new Set(commands)].slice(0, MOST);
+}
+
+/** `id`: `dc1/node/web-1-sidecar-proxy`, as of instances from Consul. */
+function proxyFlag(id: string): string | undefined {
+  const [, proxyId] = /^[^/]+\/[^/]+\/(.+)$/.exec(id) ?? [];
+  if (proxyId === undefined) return undefined;
+  const [, serviceId] = /^(.+)-sidecar-proxy$/.exec(proxyId) ?? [];
+  return serviceId === undefined
+    ? `-proxy-id ${shellWord(proxyId)}`
+    : `-sidecar-for ${shellWord(serviceId)}`;
+}
+
+/** A name means a service of the callee's own datacenter. */
+function sourceFor({ spiffeUris: [calleeUri = ""] }: ExplainedTarget, ownUri: string): string {
+  const own = parseServiceId(ownUri);
+  const callee = parseServiceId(calleeUri);
+  const isNear = own.kind === "service" && callee.kind === "service" &&
+    own.id.datacenter === callee.id.datacenter;
+  return isNear ? own.id.service : ownUri;
+}
+
+function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/**
+ * `allow`: it goes on to the service. `failing`: it leaves this proxy, and every instance keeps failing.
+ * `answer`: this proxy answers it as configured: a redirect, a plugin's response.
+ * `deny`: this proxy or the callee's refuses it: intention, certificate, token, malformed request.
+ * `fail`: it cannot be served: no instance, a limit, an application that is down. `depends`: some
+ * splits go on and others do not.
+ */
+type Verdict = "allow" | "failing" | "answer" | "deny" | "fail" | "depends";
+
+/** Verdict of a callee's intentions over a request from this proxy. */
+export interface CalleeVerdict {
+  readonly service: string;
+  /** `unknown`: they cannot be read, or the judgement needs what only the callee has. */
+  readonly verdict: "allow" | "deny" | "unknown";
+  /** With `deny` alone: the status that its proxy answers; 0: it closes the connection. */
+  readonly status?: number;
+  /** The path as its proxy reads, judges and forwards it; `null`: bytes are carried, or it is refused. */
+  readonly path: string | null;
+  /** The intention that decides; with `unknown` the cause. */
+  readonly reason: string;
+  readonly permissions: readonly TriedPermission[];
+}
+
+/** The answer of all data paths together. */
+export interface ExplanationView extends Omit<Explanation, "splits" | "protocol"> {
+  readonly verdict: Verdict;
+  /** The status of the response; 0: the connection is closed; `null`: it goes on, or is not known. */
+  readonly status: number | null;
+  /** `null`: the upstream is refused, and nothing listens for it. */
+  readonly protocol: Explanation["protocol"] | null;
+  /** Data paths that answered. */
+  readonly workers: number;
+  /** Instances come from Consul and pass its checks; false: they are written in a file. */
+  readonly hasConsul: boolean;
+  /** A remark about the source: `no service "shpo" is in the catalog of dc1`; `""`: none. */
+  readonly sourceNote: string;
+  /** Configuration of the upstream, or of the service, that is not followed, in sentences. */
+  readonly unfollowed: readonly string[];
+  readonly splits: readonly ExplainedSplit[];
+  /** Commands that explain the same request on the hosts of the instances that get it. */
+  readonly next: readonly string[];
+}
+
+export interface ExplainedSplit extends Omit<SplitView, "targets" | "head"> {
+  readonly targets: readonly ExplainedTarget[];
+}
+
+export interface ExplainedTarget extends Omit<TargetView, "endpoints"> {
+  readonly endpoints: readonly ExplainedEndpoint[];
+  /** `null`: nothing is sent there. */
+  readonly callee: CalleeVerdict | null;
+}
+
+/** Data paths differ in what they have seen of an endpoint: failures of any of them are shown. */
+export type ExplainedEndpoint = TargetView["endpoints"][number] & {
+  /** Data paths that have ejected it, after failures of their own. */
+  readonly ejectedBy: number;
+};

@@ -22,11 +22,9 @@ import {
   timeLeft,
   wholeDaysLeft,
 } from "./certificate_facts.ts";
-import { type CredentialsUser, secretUses } from "./credential_uses.ts";
 
 type CertsPage = Readonly<Record<string, unknown>>;
 
-/** A PEM text of a part of the snapshot. */
 interface Bundle {
   readonly part: object;
   /** Name in messages. */
@@ -204,4 +202,59 @@ function detailsOf(facts: CertificateFacts, nowMs: number): Readonly<Record<stri
 /** Envoy prints no fraction. */
 function secondsText(atMs: number): string {
   return dateText(atMs).replace(/\.\d+Z$/, "Z");
+}
+
+/** A listener uses credentials towards callers, an upstream towards its instances. */
+interface CredentialsUser {
+  readonly kind: "listener" | "upstream";
+  /** The listener's name as in `/listeners`; an upstream's id is also the name of its listener. */
+  readonly id: string;
+  readonly name: string;
+  /** Key into `ownCredentials`; `null`: the proxy's own. */
+  readonly credentials: string | null;
+}
+
+interface SecretUses {
+  /** Users by key of the certificate, `MESH_KEY` among them. */
+  readonly certificates: ReadonlyMap<string, readonly CredentialsUser[]>;
+  /** Users by key of the validation. */
+  readonly validations: ReadonlyMap<string, readonly CredentialsUser[]>;
+}
+
+export function credentialsUsers(snapshot: Snapshot): readonly CredentialsUser[] {
+  const users: CredentialsUser[] = [];
+  for (const [id, { credentials }] of Object.entries(snapshot.inbound)) {
+    users.push({ kind: "listener", id, name: id, credentials });
+  }
+  for (const { id, name, credentials, listener } of Object.values(snapshot.upstreams)) {
+    users.push({ kind: "upstream", id, name, credentials });
+    if (listener) users.push({ kind: "listener", id, name, credentials: listener.credentials });
+  }
+  return users;
+}
+
+/** Keys of the certificates and of the validation in these credentials. */
+export function secretsOf(
+  snapshot: Snapshot,
+  credentials: string | null,
+): { readonly certificates: readonly string[]; readonly validation: string | null } {
+  if (credentials === null) return { certificates: [MESH_KEY], validation: MESH_KEY };
+  return snapshot.ownCredentials[credentials] ?? { certificates: [], validation: null };
+}
+
+function secretUses(snapshot: Snapshot): SecretUses {
+  const certificates = new Map<string, CredentialsUser[]>();
+  const validations = new Map<string, CredentialsUser[]>();
+  for (const user of credentialsUsers(snapshot)) {
+    const { certificates: keys, validation } = secretsOf(snapshot, user.credentials);
+    for (const key of keys) add(certificates, key, user);
+    if (validation !== null) add(validations, validation, user);
+  }
+  return { certificates, validations };
+}
+
+function add(map: Map<string, CredentialsUser[]>, key: string, user: CredentialsUser): void {
+  const users = map.get(key);
+  if (users) users.push(user);
+  else map.set(key, [user]);
 }

@@ -1,6 +1,6 @@
 /**
- * HTTP servers beside the data path: bounded in headers, time and connections. No request has a body
- * that is read.
+ * HTTP servers beside the data path: bounded in headers, time and connections, without bodies. A small server
+ * has a few paths, for orchestrators and metric collectors.
  *
  * @module
  */
@@ -12,8 +12,9 @@ import {
   type ServerResponse,
 } from "node:http";
 import { createServer as createSecureServer } from "node:https";
-import { type Clock, formatAddress, type Log, messageOf } from "../../base/mod.ts";
-import { AdminConnectionLimit } from "./connection_limit.ts";
+import { type Clock, formatAddress, type Log, messageOf, ProxyError } from "../../base/mod.ts";
+import { refuseWebPage } from "../../http/mod.ts";
+import { machineNames } from "./guard.ts";
 
 export interface Listening {
   readonly address: { readonly kind: "tcp"; readonly host: string; readonly port: number };
@@ -32,7 +33,7 @@ export interface ServedRequest {
   readonly isAuthorized: boolean;
 }
 
-export interface ServedAnswer {
+interface ServedAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
@@ -45,7 +46,7 @@ export interface SmallServerTls {
   readonly keyPem: string;
 }
 
-export interface HttpServerOptions {
+interface HttpServerOptions {
   readonly host: string;
   readonly port: number;
   /** In the log: `admin server`. */
@@ -65,18 +66,14 @@ const LIMITS = {
   connectionsCheckingInterval: 2_000,
 } as const;
 
-const REFUSED = { "content-type": "text/plain; charset=utf-8", connection: "close" };
-const TOO_MANY: ServedAnswer = {
-  status: 503,
-  headers: REFUSED,
-  body: "Cannot answer now: too many requests are being answered\n",
-};
+const TOO_MANY = refusal(503, "Cannot answer now: too many requests are being answered\n");
 /** A method or target that no web server has. */
-const MALFORMED: ServedAnswer = {
-  status: 400,
-  headers: REFUSED,
-  body: "Cannot answer this request: it is malformed\n",
-};
+const MALFORMED = refusal(400, "Cannot answer this request: it is malformed\n");
+
+function refusal(status: number, body: string): ServedAnswer {
+  const headers = { "content-type": "text/plain; charset=utf-8", connection: "close" };
+  return { status, headers, body };
+}
 
 /** Fails with the system's error, see {@link codeOf} and {@link reasonOf}. */
 export async function startHttpServer(options: HttpServerOptions, log: Log): Promise<Listening> {
@@ -144,15 +141,158 @@ export function codeOf(error: unknown): string {
   return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
+const REASONS = new Map([
+  ["EADDRINUSE", "the address is in use"],
+  ["EADDRNOTAVAIL", "this machine does not have that address"],
+  ["EACCES", "no permission for that port"],
+]);
+
 export function reasonOf(error: unknown): string {
-  switch (codeOf(error)) {
-    case "EADDRINUSE":
-      return "the address is in use";
-    case "EADDRNOTAVAIL":
-      return "this machine does not have that address";
-    case "EACCES":
-      return "no permission for that port";
-    default:
-      return messageOf(error);
+  return REASONS.get(codeOf(error)) ?? messageOf(error);
+}
+
+type Socket = IncomingMessage["socket"];
+
+const PLACES = 64;
+const FOR_PROBES = 2;
+/** The client of a request that lasts so long does not read the answer: its connection counts as idle. */
+const SLOW_MS = 10_000;
+
+export class AdminConnectionLimit {
+  readonly #clock: Pick<Clock, "monotonic">;
+  /** Longest idle first. */
+  readonly #idle = new Set<Socket>();
+  /** Longest busy first. */
+  readonly #busy = new Map<Socket, { requests: number; readonly sinceMs: number }>();
+
+  constructor(clock: Pick<Clock, "monotonic">) {
+    this.#clock = clock;
+  }
+
+  enter(socket: Socket): void {
+    if (this.#idle.size + this.#busy.size >= PLACES && !this.#makeRoom()) {
+      socket.destroy();
+      return;
+    }
+    this.#idle.add(socket);
+    socket.once("close", () => this.#leave(socket));
+  }
+
+  /** Call for each request. False: there is no place for it. */
+  serve(socket: Socket, answer: ServerResponse, isProbe: boolean): boolean {
+    const busy = this.#busy.get(socket);
+    if (busy) busy.requests++;
+    else {
+      if (!isProbe && this.#busy.size >= PLACES - FOR_PROBES) return false;
+      this.#idle.delete(socket);
+      this.#busy.set(socket, { requests: 1, sinceMs: this.#clock.monotonic() });
+    }
+    answer.once("close", () => this.#answered(socket));
+    return true;
+  }
+
+  #answered(socket: Socket): void {
+    const busy = this.#busy.get(socket);
+    if (!busy || --busy.requests > 0) return;
+    this.#busy.delete(socket);
+    if (!socket.destroyed) this.#idle.add(socket);
+  }
+
+  #makeRoom(): boolean {
+    for (const socket of this.#idle) return this.#end(socket);
+    const nowMs = this.#clock.monotonic();
+    for (const [socket, { sinceMs }] of this.#busy) {
+      return nowMs - sinceMs >= SLOW_MS && this.#end(socket);
+    }
+    return false;
+  }
+
+  #end(socket: Socket): true {
+    this.#leave(socket);
+    socket.destroy();
+    return true;
+  }
+
+  #leave(socket: Socket): void {
+    this.#idle.delete(socket);
+    this.#busy.delete(socket);
+  }
+}
+
+export interface SmallAnswer {
+  readonly status: number;
+  readonly body: string;
+  /** Default: plain text. */
+  readonly type?: string;
+}
+
+export interface SmallServerOptions
+  extends Pick<HttpServerOptions, "host" | "port" | "name" | "clock" | "tls"> {
+  /** The flag that gave its address, for errors: `-graceful-port`. */
+  readonly flag: string;
+  /**
+   * All answers may be read by everyone on the network, as metrics may. Beyond loopback any host name is
+   * accepted then: collectors use names of a machine that the machine itself does not know.
+   */
+  readonly isPublic?: boolean;
+  /** `target`: path and query. `undefined`: nothing is there. */
+  answer(method: string, target: string): Promise<SmallAnswer | undefined>;
+}
+
+const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i;
+
+/** Throws `listen_failed` when the address cannot be bound. */
+export async function startSmallServer(options: SmallServerOptions, log: Log): Promise<Listening> {
+  const { host, port, name, flag, clock, tls } = options;
+  const names = options.isPublic && !LOOPBACK_HOST.test(host) ? undefined : machineNames();
+  const answer = async (request: ServedRequest) => {
+    const refused = whyRefused(request, options, names);
+    const { status, body, type = "text/plain; charset=utf-8" } = refused === undefined
+      ? await answerTo(request, options)
+      : { status: 403, body: `Cannot answer this request: ${refused}\n` };
+    const headers = {
+      "content-type": type,
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+    };
+    return { status, headers, body };
+  };
+  try {
+    return await startHttpServer({ host, port, name, clock, tls, answer }, log);
+  } catch (error) {
+    const address = formatAddress({ kind: "tcp", host, port });
+    throw new ProxyError(
+      "listen_failed",
+      `Cannot listen on ${flag} ${address}: ${reasonOf(error)}`,
+      { cause: error },
+    );
+  }
+}
+
+/** `names`: accepted host names; `undefined`: all. */
+function whyRefused(
+  { headers, isAuthorized }: ServedRequest,
+  { host, name }: SmallServerOptions,
+  names: readonly string[] | undefined,
+): string | undefined {
+  if (!isAuthorized) return "it shows no certificate of our CA";
+  // A web page can make a browser send any of these requests, and must not stop a proxy.
+  const site = headers["sec-fetch-site"];
+  if (headers.origin !== undefined || site !== undefined && site !== "none") {
+    return "it comes from a web page";
+  }
+  // A page under a name that resolves to this machine has the same origin for its browser.
+  const request = { host: headers.host, origin: undefined };
+  return names && refuseWebPage(request, { boundHost: host, server: name, names });
+}
+
+async function answerTo(
+  { method, target }: ServedRequest,
+  { answer }: SmallServerOptions,
+): Promise<SmallAnswer> {
+  try {
+    return await answer(method, target) ?? { status: 404, body: "There is nothing here.\n" };
+  } catch (error) {
+    return { status: 500, body: `Cannot answer: ${messageOf(error)}\n` };
   }
 }

@@ -4,7 +4,7 @@ import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
-import { AdminConnectionLimit } from "./connection_limit.ts";
+import { AdminConnectionLimit } from "./http_server.ts";
 
 function rig() {
   const clock = new FakeClock();

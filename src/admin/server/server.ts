@@ -9,7 +9,7 @@ import { formatAddress, type Log, ProxyError } from "../../base/mod.ts";
 import { createAdmin, isProbe } from "../admin.ts";
 import type { AdminAddress } from "../ask_admin.ts";
 import type { AdminView } from "../view.ts";
-import { tokenFault } from "./admin_token.ts";
+import { machineNames, tokenFault } from "./guard.ts";
 import {
   codeOf,
   type Listening,
@@ -17,7 +17,6 @@ import {
   type ServedRequest,
   startHttpServer,
 } from "./http_server.ts";
-import { machineNames } from "./machine_names.ts";
 
 export type AdminBind =
   | { readonly kind: "default" }

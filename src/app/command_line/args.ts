@@ -5,21 +5,21 @@
  * @module
  */
 
+import {
+  type FlagGroup,
+  type FlagValues,
+  parseFlags,
+  quote,
+  refuseControlCharacters,
+  usage,
+} from "../flags/parse_flags.ts";
 import { nearest, ProxyError } from "../../base/mod.ts";
 import { envoyWarnings, insteadOfEnvoyFlag, TAKEN_ENVOY_FLAGS } from "./args_envoy.ts";
 import { type DataplaneWords, parseDataplane } from "../consul_dataplane/values.ts";
 import type { PluginTask } from "../commands/plugin/run_plugin.ts";
 import type { DevOptions } from "../commands/run_dev.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
-import type { FlagGroup } from "../flags/flag_table.ts";
-import { EXPLAIN_ARGUMENTS, readExplain } from "./args_explain.ts";
-import {
-  type FlagValues,
-  parseFlags,
-  quote,
-  refuseControlCharacters,
-} from "../flags/parse_flags.ts";
-import { parsePluginTask } from "./args_plugin.ts";
+import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import { DEV_FLAGS, EXPLAIN_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
@@ -68,7 +68,6 @@ export type Command =
 /** Commands that have help of their own, and two that do not. */
 const COMMANDS = [...HELP_TOPICS.filter((topic) => topic !== ""), "help", "connect"];
 
-/** Parses the words after the program's name; throws `usage`. */
 export function parseCommand(argv: readonly string[], env: Env): Command {
   const [word = "", ...rest] = argv;
   switch (word) {
@@ -103,7 +102,7 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
     case "--help":
       return { kind: "help", topic: "" };
     case "":
-      throw new ProxyError("usage", 'Cannot start: no command was given; see "postern help"');
+      throw usage('Cannot start: no command was given; see "postern help"');
     default:
       throw unknownCommand(word);
   }
@@ -113,11 +112,8 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
 function parseConnect(argv: readonly string[], env: Env): Command {
   const [word = "", ...rest] = argv;
   if (word === "proxy") return parseProxy("proxy", rest, env);
-  if (word === "envoy") {
-    return parseEnvoy(rest, env);
-  }
-  throw new ProxyError(
-    "usage",
+  if (word === "envoy") return parseEnvoy(rest, env);
+  throw usage(
     `Cannot run "connect ${quote(word).slice(1, -1)}": want "postern connect proxy" (the same as ` +
       '"postern proxy") or "postern connect envoy"',
   );
@@ -173,8 +169,7 @@ function parseWaitReady(argv: readonly string[], env: Env): Command {
   const waitFor = readWhichProxy(flags, env);
   const catalog = flags.on("catalog");
   if (catalog && waitFor.kind === "proxy" && waitFor.wanted.flag === "config") {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -config with -catalog: a proxy with -config is in no catalog of Consul; leave out " +
         "-catalog",
     );
@@ -209,15 +204,14 @@ function readWhichProxy(flags: FlagValues, env: Env): WhichProxy {
   const names = ["config", "proxy-id", "sidecar-for"] as const;
   const [name, other] = [...names.filter((name) => flags.given(name)), ...admin ? ["admin"] : []];
   if (other !== undefined) {
-    throw new ProxyError("usage", `Cannot use -${name} with -${other}: give one of them`);
+    throw usage(`Cannot use -${name} with -${other}: give one of them`);
   }
   if (admin) return { kind: "address", admin };
   const flag = names.find((name) => flags.given(name)) ??
     names.find((name) => flags.text(name) !== undefined);
   const value = flag === undefined ? undefined : flags.text(flag);
   if (flags.given("http-addr") && (flag === undefined || flag === "config")) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -http-addr here: it tells proxies of one id apart; give -sidecar-for or -proxy-id, too",
     );
   }
@@ -243,10 +237,7 @@ function parseHelp(argv: readonly string[]): Command {
   const topic = HELP_TOPICS.find((one) => one === wanted);
   if (topic === undefined) throw unknownCommand(word);
   if (more.length > 0) {
-    throw new ProxyError(
-      "usage",
-      `Cannot show help for ${quote(more.join(" "))}: name one command`,
-    );
+    throw usage(`Cannot show help for ${quote(more.join(" "))}: name one command`);
   }
   return { kind: "help", topic };
 }
@@ -273,8 +264,5 @@ function unknownCommand(word: string): ProxyError {
     ? `proxy ${word}`
     : nearest(word, COMMANDS);
   const hint = near === undefined ? "" : ` did you mean "postern ${near}"?`;
-  return new ProxyError(
-    "usage",
-    `Cannot run ${quote(word)}: there is no such command;${hint} see "postern help"`,
-  );
+  return usage(`Cannot run ${quote(word)}: there is no such command;${hint} see "postern help"`);
 }

@@ -6,8 +6,7 @@
  * @module
  */
 
-import { readFlagTable } from "../flags/flag_table.ts";
-import type { FlagValues } from "../flags/parse_flags.ts";
+import { type FlagValues, readFlagTable } from "../flags/parse_flags.ts";
 
 const NO_ENVOY = "it is about Envoy, and Postern carries the traffic itself; leave it out";
 const NO_GRPC =

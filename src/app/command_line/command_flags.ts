@@ -1,10 +1,6 @@
-/**
- * The flags of the commands other than `proxy` and `dataplane`.
- *
- * @module
- */
+/** The flags of the commands other than `proxy` and `dataplane`. @module */
 
-import { readFlagTable } from "../flags/flag_table.ts";
+import { readFlagTable } from "../flags/parse_flags.ts";
 import { LOG_FLAGS } from "../flags/proxy_flags.ts";
 
 export const DEV_FLAGS = readFlagTable(`

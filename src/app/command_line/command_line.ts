@@ -1,8 +1,4 @@
-/**
- * Runs one command line and gives its exit code.
- *
- * @module
- */
+/** Runs one command line and gives its exit code. @module */
 
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -12,7 +8,7 @@ import { runtimeEngine } from "../../net/mod.ts";
 import { type Command, parseCommand } from "./args.ts";
 import { checkEnvironment, checkRights } from "./environment.ts";
 import { helpText } from "./help.ts";
-import { exitCodeOf, lastWords, wantsJson } from "../log/last_words.ts";
+import { exitCodeOf, lastWords, wantsJson } from "../log/log_output.ts";
 import { IS_COMPILED, versionLine } from "../process/version.ts";
 
 /** A command's code is loaded when it is run: a proxy carries no memory of the others. */

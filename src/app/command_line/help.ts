@@ -1,47 +1,40 @@
-/**
- * Help for each command, from the same tables that the flags are read with.
- *
- * @module
- */
+/** Help for each command, from the same tables that the flags are read with. @module */
 
 import { DATAPLANE_FLAGS } from "../consul_dataplane/flags.ts";
 import type { HelpTopic } from "./args.ts";
-import type { FlagGroup, FlagSpec } from "../flags/flag_table.ts";
+import type { FlagGroup, FlagSpec } from "../flags/parse_flags.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
-
 import { DEV_FLAGS, EXPLAIN_FLAGS, PLUGIN_DEV_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
 
 const WIDTH = 100;
 const COLUMN = 34;
 
-interface Page {
-  readonly usage: readonly string[];
-  readonly about: string;
-  readonly examples: readonly (readonly [string, string])[];
-  /** List of commands. */
-  readonly commands?: string;
-  readonly flags: readonly FlagGroup[];
-  readonly notes?: string;
-}
+const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> = {
+  proxy: PROXY_FLAGS,
+  dataplane: DATAPLANE_FLAGS,
+  dev: DEV_FLAGS,
+  "wait-ready": WAIT_READY_FLAGS,
+  explain: EXPLAIN_FLAGS,
+  plugin: PLUGIN_DEV_FLAGS,
+};
 
-const PAGES: Readonly<Record<HelpTopic, Page>> = {
-  "": {
-    usage: ["postern COMMAND [flags]"],
-    about: "A sidecar proxy for Consul service mesh: identity, intentions and mutual TLS for a " +
-      "service that implements none of them.",
-    examples: [
-      [
-        "Run the sidecar of the service id web-1, as with consul connect proxy:",
-        "postern proxy -sidecar-for web-1",
-      ],
-      ["Try a whole mesh on this machine, without Consul:", "postern dev -demo"],
-      [
-        "Start an application once its sidecar can carry traffic:",
-        "postern wait-ready -sidecar-for web-1 && exec my-application",
-      ],
-    ],
-    flags: [],
-    commands: `  proxy          Run a sidecar ("connect proxy" is the same)
+/** The pages as they are printed; `{flags}` is the place of the flags. */
+const PAGES: Readonly<Record<HelpTopic, string>> = {
+  "": `Usage: postern COMMAND [flags]
+
+A sidecar proxy for Consul service mesh: identity, intentions and mutual TLS for a service that
+implements none of them.
+
+Examples:
+  # Run the sidecar of the service id web-1, as with consul connect proxy:
+  postern proxy -sidecar-for web-1
+  # Try a whole mesh on this machine, without Consul:
+  postern dev -demo
+  # Start an application once its sidecar can carry traffic:
+  postern wait-ready -sidecar-for web-1 && exec my-application
+
+Commands:
+  proxy          Run a sidecar ("connect proxy" is the same)
   dataplane      Run a sidecar with the flags and variables of consul-dataplane
   check          Check flags, a configuration file or a registration; start nothing
   dev            Run an agent in memory, to try a mesh without Consul
@@ -49,208 +42,177 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   explain        Say what would happen to a request now, and why
   plugin         List plugins; create, check and test your own
   version        Print version, commit and engine
-  help COMMAND   Show the flags of a command, and examples`,
-    notes: "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing was started).",
-  },
-  proxy: {
-    usage: [
-      "postern proxy -sidecar-for ID [flags]",
-      "postern proxy -service NAME -upstream NAME:PORT [flags]",
-      "postern proxy -config FILE [flags]",
-    ],
-    about: "Runs a sidecar. Connections from the mesh reach the local application if their " +
-      "certificate and the intentions allow them. Connections of the application reach its " +
-      "upstreams over mutual TLS. Accepts the flags and variables of consul connect proxy.",
-    examples: [
-      ["The sidecar registered for the service id web-1:", "postern proxy -sidecar-for web-1"],
-      [
-        "With an ACL token and TLS to the agent:",
-        "CONSUL_HTTP_ADDR=https://127.0.0.1:8501 postern proxy -sidecar-for web-1 \\\n" +
-        "    -token-file /etc/postern/token -ca-file /etc/postern/agent-ca.pem",
-      ],
-      [
-        "Reach db as the service web on local port 9191, without a registration:",
-        "postern proxy -service web -upstream db:9191",
-      ],
-      [
-        "Accept connections from the mesh for db:",
-        "postern proxy -service db -listen :8443 -service-addr 127.0.0.1:5432",
-      ],
-      ["Without Consul:", "postern proxy -config /etc/postern/web.json"],
-    ],
-    flags: PROXY_FLAGS,
-    notes:
-      "SIGTERM and SIGINT stop accepting, let open connections finish and exit with 0; a second one " +
-      "exits\nat once. SIGHUP reads files again (token, CA, configuration). Further variables: " +
-      "CONSUL_HTTP_SSL,\nCONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.",
-  },
-  dataplane: {
-    usage: ["postern dataplane -addresses ADDRESS -proxy-id ID -proxy-node-name NAME [flags]"],
-    about: "Runs a sidecar beside Consul's servers, in place of consul-dataplane and its Envoy. " +
-      "Accepts the flags, variables and configuration file of consul-dataplane, and answers " +
-      "on its addresses and paths. An executable named consul-dataplane runs this command " +
-      "by default. Flags without an effect are logged at start.",
-    examples: [
-      [
-        "As an orchestrator starts consul-dataplane:",
-        "postern dataplane -addresses consul.example -proxy-id web-1-sidecar-proxy \\\n" +
-        "    -proxy-node-name vm-1 -ca-certs /etc/postern/consul-ca.pem \\\n" +
-        "    -tls-server-name server.dc1.consul",
-      ],
-      ["From a file:", "postern dataplane -config-file /consul/consul-dataplane.json"],
-      [
-        "Check whether the proxy on this machine is ready:",
-        "postern dataplane -check-proxy-health",
-      ],
-    ],
-    flags: DATAPLANE_FLAGS,
-    notes:
-      "After SIGTERM or SIGINT the grace period begins; the process then exits with 0. A second " +
-      "signal ends\nit at once. SIGHUP reads files again. Exit codes: 0 done, 1 failed, as with " +
-      "consul-dataplane.",
-  },
-  check: {
-    usage: ["postern check FILE", "postern check [flags of postern proxy]"],
-    about: "Checks flags and configuration as postern proxy reads them, prints the faults and " +
-      "exits. Reads every secret once, also from servers. For a proxy that Consul knows " +
-      "(-sidecar-for, -proxy-id, -gateway) it asks the agent, and lists the parts of the " +
-      "registration and config entries that Postern does not follow; give it the address " +
-      "and token of the proxy (CONSUL_HTTP_ADDR). Starts nothing and listens nowhere. Exits " +
-      "with 2 if a part is refused; ignored parts are only listed.",
-    examples: [
-      ["A configuration file:", "postern check /etc/postern/web.json"],
-      [
-        "Configuration of a sidecar that Postern does not follow:",
-        "postern check -sidecar-for web-1",
-      ],
-      ["A command line:", "postern check -service web -upstream db:9191 -drain-timeout 20s"],
-    ],
-    flags: [],
-    notes: 'FILE is -config FILE. Takes every flag of postern proxy; see "postern proxy -help".',
-  },
-  dev: {
-    usage: ["postern dev [flags]"],
-    about: "Runs an agent in memory behind Consul's HTTP API: catalog, health, certificates, " +
-      "intentions, discovery chains. It keeps no data after its end. Not for production.",
-    examples: [
-      ["An agent for tests, on a free port:", "postern dev -http-addr 127.0.0.1:0"],
-      ["A mesh to try:", "postern dev -demo"],
-      ["Deny connections that no intention allows:", "postern dev -default-policy deny"],
-    ],
-    flags: DEV_FLAGS,
-  },
-  "wait-ready": {
-    usage: ["postern wait-ready [flags]"],
-    about: "Waits until a running proxy is ready: listeners bound, certificate and roots valid, " +
-      "first complete state applied. Then it exits with 0 and prints the proxy; at the " +
-      "timeout it exits with 1 and prints the reasons. The proxy is found by the flags that " +
-      "it was started with: admin servers on ports 19000 to 19100 of 127.0.0.1 are asked, " +
-      "Consul is not.",
-    examples: [
-      [
-        "Start the application after its sidecar:",
-        "postern wait-ready -sidecar-for web-1 -timeout 60s && exec my-application",
-      ],
-      [
-        "Until Consul's checks pass again, after a restart:",
-        "postern wait-ready -sidecar-for web-1 -catalog -timeout 60s",
-      ],
-      [
-        "Until every upstream can be used, too:",
-        "postern wait-ready -sidecar-for web-1 -upstreams -timeout 60s",
-      ],
-      [
-        "A proxy with another admin address:",
-        "postern wait-ready -admin 127.0.0.1:9901",
-      ],
-    ],
-    flags: WAIT_READY_FLAGS,
-  },
-  explain: {
-    usage: [
-      "postern explain [flags] [METHOD] http://UPSTREAM/PATH [-H 'NAME: VALUE']",
-      "postern explain [flags] ID",
-      "postern explain [flags] -inbound [-source SERVICE] [METHOD] [/PATH] [-H 'NAME: VALUE']",
-    ],
-    about: "Explains what would happen to a request now. The request is not sent; the proxy " +
-      "connects to instances and to the application to see whether they are reachable. For " +
-      "an upstream: route, request as sent, plugins, splits, targets, instances, and the " +
-      "intentions of the called service. For the own service (-inbound): the deciding " +
-      "intention and permission, and why others do not apply. UPSTREAM is an upstream's " +
-      "name, id or address, or a host of an ingress; ID replaces the URL. Exits with 0 if " +
-      "the request goes on, with 1 if it is refused or would fail, with 2 if there is no " +
-      "answer: wrong usage, no such upstream, no proxy.",
-    examples: [
-      [
-        "The destination of a request of the application web:",
-        "postern explain -sidecar-for web-1 GET http://db/orders?id=7 -H x-canary:1",
-      ],
-      [
-        "A TCP upstream, or one of several upstreams of a service:",
-        "postern explain -sidecar-for web-1 'db?dc=dc2'",
-      ],
-      [
-        "Whether shop may change an order, and by which rule:",
-        "postern explain -sidecar-for db-1 -inbound -source shop PUT /orders/7",
-      ],
-      [
-        "Whether batch may connect to a TCP service:",
-        "postern explain -sidecar-for db-1 -inbound -source batch",
-      ],
-    ],
-    flags: EXPLAIN_FLAGS,
-  },
-  plugin: {
-    usage: [
-      "postern plugin list",
-      "postern plugin types",
-      "postern plugin new NAME",
-      "postern plugin check FILE...",
-      "postern plugin test FILE...",
-      "postern plugin dev FILE [-config JSON]",
-    ],
-    about: "Works with the plugins that process requests. list prints the plugins inside the " +
-      "executable, with their phase. new creates a directory with a working plugin: module, " +
-      "tests, and types for an editor; it overwrites nothing. check prints faults of types " +
-      "and contract, with file, line and column, and the modules to allow. test runs the " +
-      "tests of a plugin, a test file or a directory. Both exit with 1 on a fault. dev runs " +
-      "a mesh on this machine with the plugin in it, loads the plugin again whenever it is " +
-      "saved, and shows its effect on each request. types prints the contract between the " +
-      "proxy and a plugin, as types.",
-    examples: [
-      ["Plugins that need no file:", "postern plugin list"],
-      ["Create a plugin in the directory shop_rules:", "postern plugin new shop_rules"],
-      ["Check its types and its contract:", "postern plugin check shop_rules.ts"],
-      ["Run its tests, shop_rules_test.ts:", "postern plugin test shop_rules.ts"],
-      ["See its effect on requests while you write it:", "postern plugin dev shop_rules.ts"],
-    ],
-    flags: PLUGIN_DEV_FLAGS,
-  },
-  version: {
-    usage: ["postern version"],
-    about: "Prints version, commit and engine.",
-    examples: [],
-    flags: [],
-  },
+  help COMMAND   Show the flags of a command, and examples
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing was started).
+`,
+  proxy: `Usage: postern proxy -sidecar-for ID [flags]
+       postern proxy -service NAME -upstream NAME:PORT [flags]
+       postern proxy -config FILE [flags]
+
+Runs a sidecar. Connections from the mesh reach the local application if their certificate and the
+intentions allow them. Connections of the application reach its upstreams over mutual TLS. Accepts
+the flags and variables of consul connect proxy.
+
+Examples:
+  # The sidecar registered for the service id web-1:
+  postern proxy -sidecar-for web-1
+  # With an ACL token and TLS to the agent:
+  CONSUL_HTTP_ADDR=https://127.0.0.1:8501 postern proxy -sidecar-for web-1 \\
+    -token-file /etc/postern/token -ca-file /etc/postern/agent-ca.pem
+  # Reach db as the service web on local port 9191, without a registration:
+  postern proxy -service web -upstream db:9191
+  # Accept connections from the mesh for db:
+  postern proxy -service db -listen :8443 -service-addr 127.0.0.1:5432
+  # Without Consul:
+  postern proxy -config /etc/postern/web.json
+
+{flags}
+
+SIGTERM and SIGINT stop accepting, let open connections finish and exit with 0; a second one exits
+at once. SIGHUP reads files again (token, CA, configuration). Further variables: CONSUL_HTTP_SSL,
+CONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.
+`,
+  dataplane: `Usage: postern dataplane -addresses ADDRESS -proxy-id ID -proxy-node-name NAME [flags]
+
+Runs a sidecar beside Consul's servers, in place of consul-dataplane and its Envoy. Accepts the
+flags, variables and configuration file of consul-dataplane, and answers on its addresses and paths.
+An executable named consul-dataplane runs this command by default. Flags without an effect are
+logged at start.
+
+Examples:
+  # As an orchestrator starts consul-dataplane:
+  postern dataplane -addresses consul.example -proxy-id web-1-sidecar-proxy \\
+    -proxy-node-name vm-1 -ca-certs /etc/postern/consul-ca.pem \\
+    -tls-server-name server.dc1.consul
+  # From a file:
+  postern dataplane -config-file /consul/consul-dataplane.json
+  # Check whether the proxy on this machine is ready:
+  postern dataplane -check-proxy-health
+
+{flags}
+
+After SIGTERM or SIGINT the grace period begins; the process then exits with 0. A second signal ends
+it at once. SIGHUP reads files again. Exit codes: 0 done, 1 failed, as with consul-dataplane.
+`,
+  check: `Usage: postern check FILE
+       postern check [flags of postern proxy]
+
+Checks flags and configuration as postern proxy reads them, prints the faults and exits. Reads every
+secret once, also from servers. For a proxy that Consul knows (-sidecar-for, -proxy-id, -gateway) it
+asks the agent, and lists the parts of the registration and config entries that Postern does not
+follow; give it the address and token of the proxy (CONSUL_HTTP_ADDR). Starts nothing and listens
+nowhere. Exits with 2 if a part is refused; ignored parts are only listed.
+
+Examples:
+  # A configuration file:
+  postern check /etc/postern/web.json
+  # Configuration of a sidecar that Postern does not follow:
+  postern check -sidecar-for web-1
+  # A command line:
+  postern check -service web -upstream db:9191 -drain-timeout 20s
+
+FILE is -config FILE. Takes every flag of postern proxy; see "postern proxy -help".
+`,
+  dev: `Usage: postern dev [flags]
+
+Runs an agent in memory behind Consul's HTTP API: catalog, health, certificates, intentions,
+discovery chains. It keeps no data after its end. Not for production.
+
+Examples:
+  # An agent for tests, on a free port:
+  postern dev -http-addr 127.0.0.1:0
+  # A mesh to try:
+  postern dev -demo
+  # Deny connections that no intention allows:
+  postern dev -default-policy deny
+
+{flags}
+`,
+  "wait-ready": `Usage: postern wait-ready [flags]
+
+Waits until a running proxy is ready: listeners bound, certificate and roots valid, first complete
+state applied. Then it exits with 0 and prints the proxy; at the timeout it exits with 1 and prints
+the reasons. The proxy is found by the flags that it was started with: admin servers on ports 19000
+to 19100 of 127.0.0.1 are asked, Consul is not.
+
+Examples:
+  # Start the application after its sidecar:
+  postern wait-ready -sidecar-for web-1 -timeout 60s && exec my-application
+  # Until Consul's checks pass again, after a restart:
+  postern wait-ready -sidecar-for web-1 -catalog -timeout 60s
+  # Until every upstream can be used, too:
+  postern wait-ready -sidecar-for web-1 -upstreams -timeout 60s
+  # A proxy with another admin address:
+  postern wait-ready -admin 127.0.0.1:9901
+
+{flags}
+`,
+  explain: `Usage: postern explain [flags] [METHOD] http://UPSTREAM/PATH [-H 'NAME: VALUE']
+       postern explain [flags] ID
+       postern explain [flags] -inbound [-source SERVICE] [METHOD] [/PATH] [-H 'NAME: VALUE']
+
+Explains what would happen to a request now. The request is not sent; the proxy connects to
+instances and to the application to see whether they are reachable. For an upstream: route, request
+as sent, plugins, splits, targets, instances, and the intentions of the called service. For the own
+service (-inbound): the deciding intention and permission, and why others do not apply. UPSTREAM is
+an upstream's name, id or address, or a host of an ingress; ID replaces the URL. Exits with 0 if the
+request goes on, with 1 if it is refused or would fail, with 2 if there is no answer: wrong usage,
+no such upstream, no proxy.
+
+Examples:
+  # The destination of a request of the application web:
+  postern explain -sidecar-for web-1 GET http://db/orders?id=7 -H x-canary:1
+  # A TCP upstream, or one of several upstreams of a service:
+  postern explain -sidecar-for web-1 'db?dc=dc2'
+  # Whether shop may change an order, and by which rule:
+  postern explain -sidecar-for db-1 -inbound -source shop PUT /orders/7
+  # Whether batch may connect to a TCP service:
+  postern explain -sidecar-for db-1 -inbound -source batch
+
+{flags}
+`,
+  plugin: `Usage: postern plugin list
+       postern plugin types
+       postern plugin new NAME
+       postern plugin check FILE...
+       postern plugin test FILE...
+       postern plugin dev FILE [-config JSON]
+
+Works with the plugins that process requests. list prints the plugins inside the executable, with
+their phase. new creates a directory with a working plugin: module, tests, and types for an editor;
+it overwrites nothing. check prints faults of types and contract, with file, line and column, and
+the modules to allow. test runs the tests of a plugin, a test file or a directory. Both exit with 1
+on a fault. dev runs a mesh on this machine with the plugin in it, loads the plugin again whenever
+it is saved, and shows its effect on each request. types prints the contract between the proxy and a
+plugin, as types.
+
+Examples:
+  # Plugins that need no file:
+  postern plugin list
+  # Create a plugin in the directory shop_rules:
+  postern plugin new shop_rules
+  # Check its types and its contract:
+  postern plugin check shop_rules.ts
+  # Run its tests, shop_rules_test.ts:
+  postern plugin test shop_rules.ts
+  # See its effect on requests while you write it:
+  postern plugin dev shop_rules.ts
+
+{flags}
+`,
+  version: `Usage: postern version
+
+Prints version, commit and engine.
+`,
 };
 
 /** The help of a command, at most 100 columns wide, ending with a line break. */
 export function helpText(topic: HelpTopic): string {
-  const page = PAGES[topic];
-  const parts = [
-    page.usage.map((line, index) => `${index === 0 ? "Usage:" : "      "} ${line}`).join("\n"),
-    wrap(page.about, WIDTH).join("\n"),
-  ];
-  if (page.examples.length > 0) {
-    const examples = page.examples.map(([what, command]) => `  # ${what}\n  ${command}`);
-    parts.push(`Examples:\n${examples.join("\n")}`);
-  }
-  if (page.commands !== undefined) parts.push(`Commands:\n${page.commands}`);
-  for (const { title, flags } of page.flags) {
-    parts.push(`${title}:\n${flags.map(describe).join("\n")}`);
-  }
-  if (page.notes !== undefined) parts.push(page.notes);
-  return `${parts.join("\n\n")}\n`;
+  const groups = (FLAGS[topic] ?? []).map(({ title, flags }) => {
+    return `${title}:\n${flags.map(describe).join("\n")}`;
+  });
+  return PAGES[topic].replace("{flags}", () => groups.join("\n\n"));
 }
 
 function describe(flag: FlagSpec): string {

@@ -10,6 +10,8 @@ import process from "node:process";
 import {
   type Clock,
   createLog,
+  type LogLevel,
+  type LogRecord,
   ProxyError,
   sleep,
   Stats,
@@ -20,7 +22,7 @@ import { runtimeEngine } from "../../net/mod.ts";
 import { localAddressOf, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource } from "../../source/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import { createControl } from "../process/control.ts";
+import { type ControlDeps, createControl } from "../process/control.ts";
 
 /** A proxy waits as long before it serves without parts that Consul has not answered. */
 const ANSWERS_WAIT_MS = 10_000;
@@ -34,16 +36,10 @@ interface ConsulReport {
 /** Throws where no snapshot could be served. */
 export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> {
   const stop = new AbortController();
-  const log = createLog({ clock: systemClock, write() {}, holder: { level: "error" } });
   // A state that was stored earlier is not what the agent says now.
   const { stateDir: _stateDir, ...withoutState } = options;
   const control = await createControl({ ...withoutState, watchPlugins: false }, {
-    clock: systemClock,
-    random: systemRandom,
-    log,
-    stats: new Stats(),
-    env: process.env,
-    engine: runtimeEngine(),
+    ...checkDeps("error", () => {}),
     signal: stop.signal,
     onWaiting: (reason) => Promise.reject(new ProxyError("agent_unreachable", cannot(reason()))),
   });
@@ -65,6 +61,21 @@ export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> 
     await agent?.leave?.();
     agent?.close();
   }
+}
+
+/** The surroundings of a source whose proxy does not run; `write` takes log lines from `level` on. */
+export function checkDeps(
+  level: LogLevel,
+  write: (record: LogRecord) => void,
+): Omit<ControlDeps, "signal" | "onWaiting"> {
+  return {
+    clock: systemClock,
+    random: systemRandom,
+    log: createLog({ clock: systemClock, write, holder: { level } }),
+    stats: new Stats(),
+    env: process.env,
+    engine: runtimeEngine(),
+  };
 }
 
 /** The first snapshot; rejects with the reason why there is none. */
@@ -96,27 +107,21 @@ function cannot(reason: string): string {
   return `Cannot ask Consul about this proxy: ${reason}`;
 }
 
-function summary(
+/** The number of things that the snapshot has. */
+export function summary(
   { service, upstreams, edges, policy, credentials }: Snapshot,
   refused: readonly Refusal[],
 ): string {
-  const until = credentials
-    ? [`certificate until ${new Date(credentials.notAfterMs).toISOString()}`]
-    : [];
   const gateway = Object.keys(edges).length;
+  const lacking = refused.filter(({ upstream }) => upstream).length;
+  const total = `${Object.keys(upstreams).length + lacking} upstreams`;
   return [
     `service ${service}`,
-    ...(gateway > 0 ? [`${gateway} HTTP listeners`] : []),
-    upstreamsText(Object.keys(upstreams), refused),
+    gateway > 0 && `${gateway} HTTP listeners`,
+    lacking === 0 ? total : `${total}, ${lacking} of them refused`,
     `${policy.intentions.length} intentions`,
-    ...until,
-  ].join(", ");
-}
-
-function upstreamsText(served: readonly string[], refused: readonly Refusal[]): string {
-  const { length } = refused.filter(({ upstream }) => upstream);
-  if (length === 0) return `${served.length} upstreams`;
-  return `${served.length + length} upstreams, ${length} of them refused`;
+    credentials && `certificate until ${new Date(credentials.notAfterMs).toISOString()}`,
+  ].filter(Boolean).join(", ");
 }
 
 function refusalText({ what, reason, upstream }: Refusal): string {

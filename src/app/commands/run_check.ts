@@ -8,26 +8,25 @@
 
 import process from "node:process";
 import {
-  createLog,
+  formatAddress,
+  formatSpanMs,
   type LogRecord,
+  prepareRegexes,
   printable,
   ProxyError,
   sleep,
-  Stats,
   systemClock,
-  systemRandom,
 } from "../../base/mod.ts";
 import { resolveAgentOptions, resolveServersOptions } from "../../consul/mod.ts";
-import { runtimeEngine } from "../../net/mod.ts";
 import { loadBuiltIn } from "../../built_in/mod.ts";
 import { whyNotUsable } from "../../plugin/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";
 import { FileSource } from "../../source/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
+import type { HttpRules, Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { createSecretStore } from "../process/control.ts";
-import { checkConsul } from "./check_consul.ts";
-import { describeListeners } from "./describe_listeners.ts";
+import { checkConsul, checkDeps, summary } from "./check_consul.ts";
+import { compilePermission, policyNeedsRegexes } from "../../policy/mod.ts";
 
 /** Time for secrets to come; a later answer is reported as a fault. */
 const SECRETS_WAIT_MS = 5_000;
@@ -69,20 +68,8 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       `flags and environment are valid; the agent (${where}) was not asked`,
     ];
   }
-  const engine = runtimeEngine();
   const noted: LogRecord[] = [];
-  const deps = {
-    clock: systemClock,
-    random: systemRandom,
-    log: createLog({
-      clock: systemClock,
-      write: (record) => void noted.push(record),
-      holder: { level: "warn" },
-    }),
-    stats: new Stats(),
-    env: process.env,
-    engine,
-  };
+  const deps = checkDeps("warn", (record) => void noted.push(record));
   const source = new FileSource({
     ...deps,
     file: mode.file,
@@ -113,23 +100,11 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       ...new Set(secrets.map(describe)),
       ...askedAs(secrets),
       ...(snapshot ? await describeListeners(snapshot) : []),
-      `${mode.file} is valid: ${snapshot ? summary(snapshot) : "nothing is configured"}`,
+      `${mode.file} is valid: ${snapshot ? summary(snapshot, []) : "nothing is configured"}`,
     ];
   } finally {
     await source.close();
   }
-}
-
-function summary({ service, upstreams, policy, credentials }: Snapshot): string {
-  const parts = [
-    `service ${service}`,
-    `${Object.keys(upstreams).length} upstreams`,
-    `${policy.intentions.length} intentions`,
-  ];
-  if (credentials) {
-    parts.push(`certificate until ${new Date(credentials.notAfterMs).toISOString()}`);
-  }
-  return parts.join(", ");
 }
 
 /** The state of every secret when all have answered, or the time is over. */
@@ -195,4 +170,46 @@ function describe({ type, name, source, certificate }: SecretStatus): string {
   const names = [...uris, ...dnsNames].join(", ");
   const until = new Date(notAfterMs).toISOString();
   return `${what}: ${names}, serial ${serial}, until ${until}`;
+}
+
+/** One line each. */
+export async function describeListeners(snapshot: Snapshot): Promise<readonly string[]> {
+  const { inbound, upstreams, policy } = snapshot;
+  const lines: string[] = [];
+  for (const [name, { bind, local, http }] of Object.entries(inbound)) {
+    const where = `${formatAddress(bind)} for ${formatAddress(local)}`;
+    lines.push(`listener ${name} on ${where}: ${wordsOf(http)}`);
+  }
+  for (const { name, bind, http } of Object.values(upstreams)) {
+    const where = bind ? ` on ${formatAddress(bind)}` : "";
+    lines.push(`upstream ${name}${where}: ${wordsOf(http)}`);
+  }
+  if (!Object.values(inbound).some(({ http }) => http)) return lines;
+  if (policyNeedsRegexes(policy)) await prepareRegexes();
+  for (const { rule, permissions = [] } of policy.intentions) {
+    for (const [index, permission] of permissions.entries()) {
+      const { text } = compilePermission(permission);
+      lines.push(`intention ${rule}, permission ${index + 1}: ${text}`);
+    }
+  }
+  return lines;
+}
+
+/** Every setting that differs from its default, and the common ones. */
+function wordsOf(http: HttpRules | null): string {
+  if (!http) return "tcp, carried as it is";
+  const { path } = http;
+  const words: string[] = [http.protocol];
+  if (path.normalize) words.push("paths normalized");
+  if (path.mergeSlashes) words.push("slashes merged");
+  if (path.escapedSlashes !== "keep") words.push(`escaped slashes: ${path.escapedSlashes}`);
+  if (path.underscores !== "allow") words.push(`underscores in names: ${path.underscores}`);
+  words.push(`heads of at most ${Math.floor(http.headBytes / 1024)} KB`);
+  const time = (ms: number) =>
+    ms === 0 ? "no limit" : ms % 1_000 === 0 ? formatSpanMs(ms) : `${ms}ms`;
+  words.push(`time for a request: ${time(http.requestTimeoutMs)}`);
+  words.push(`silence: ${time(http.streamIdleTimeoutMs)}`);
+  if (http.sanitizeForwardedClientCert) words.push("x-forwarded-client-cert is dropped");
+  if (http.showDenials) words.push("denied callers get the rule in the response");
+  return words.join(", ");
 }

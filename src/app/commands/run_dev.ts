@@ -46,9 +46,16 @@ export async function runDev(options: DevOptions): Promise<number> {
   try {
     const agent = await startAgent(options, log);
     try {
-      if (options.demo) await demoOn(agent, options, { stop, stopped });
-      else {
-        process.stdout.write(introduction(agent));
+      const { world, address } = agent;
+      if (options.demo) {
+        const consul = { world, address, name: "an agent in memory", agent: address };
+        await runDemo(consul, { stop, stopped, token: options.token });
+      } else {
+        process.stdout.write(
+          `The agent listens on ${address}; nothing is kept when it ends.\n` +
+            `Point the Consul CLI and proxies at it:\n\n` +
+            `    export CONSUL_HTTP_ADDR=${address}\n\n`,
+        );
         await stopped;
       }
     } finally {
@@ -58,21 +65,6 @@ export async function runDev(options: DevOptions): Promise<number> {
     signals.off();
   }
   return 0;
-}
-
-function demoOn(
-  { world, address }: DevAgent,
-  { token }: DevOptions,
-  until: { readonly stop: () => void; readonly stopped: Promise<void> },
-): Promise<void> {
-  const consul = { world, address, name: "an agent in memory", agent: address };
-  return runDemo(consul, { ...until, token });
-}
-
-function introduction({ address }: DevAgent): string {
-  return `The agent listens on ${address}; nothing is kept when it ends.\n` +
-    `Point the Consul CLI and proxies at it:\n\n` +
-    `    export CONSUL_HTTP_ADDR=${address}\n\n`;
 }
 
 /** Starts the agent on the port of `options`, or on a free one where the default is in use. */
@@ -94,22 +86,19 @@ export async function startAgent(options: DevOptions, log: Log): Promise<DevAgen
   try {
     return await start(listen.port);
   } catch (error) {
-    if (!(error instanceof ProxyError) || codeOf(error.cause) !== "EADDRINUSE") throw error;
+    const cause = error instanceof ProxyError && error.cause;
+    if (!(cause instanceof Error) || !("code" in cause) || cause.code !== "EADDRINUSE") throw error;
     const taken = formatAddress(listen);
     if (!options.elsewhere) {
       throw new ProxyError(
         "listen_failed",
         `Cannot listen on ${taken}: the address is in use (is a Consul agent running?); give ` +
           "another with -http-addr, port 0 for a free one",
-        { cause: error.cause },
+        { cause },
       );
     }
     const agent = await start(0);
     process.stdout.write(`${taken} is in use (a Consul agent, perhaps); a free port is taken.\n`);
     return agent;
   }
-}
-
-function codeOf(cause: unknown): string | undefined {
-  return (cause as { code?: string } | undefined)?.code;
 }

@@ -1,13 +1,9 @@
-/**
- * `postern explain`: has a running proxy explain what it would do with a request.
- *
- * @module
- */
+/** `postern explain`: has a running proxy explain what it would do with a request. @module */
 
 import process from "node:process";
 import { type AskAdmin, askAdmin, EXIT_CODE_HEADER } from "../../admin/mod.ts";
 import { escapeUnseen, formatAddress, messageOf, printable, ProxyError } from "../../base/mod.ts";
-import { findProxy, type WhichProxy, whyNotFound } from "../process/find_admin.ts";
+import { findProxy, type WhichProxy } from "../process/find_admin.ts";
 
 /** Longer than the proxy waits for its data workers and for Consul. */
 const ASK_TIMEOUT_MS = 10_000;
@@ -56,7 +52,7 @@ export async function runExplain(options: ExplainOptions): Promise<number> {
 export async function explained(options: ExplainOptions, ask: AskAdmin): Promise<Explained> {
   const found = await findProxy(options.proxy, { ask });
   if (found.kind !== "found") {
-    throw new ProxyError("internal", `Cannot ask the proxy ${whyNotFound(found)}`);
+    throw new ProxyError("internal", `Cannot ask the proxy ${found.why}`);
   }
   const { admin } = found;
   const at = `the proxy at ${formatAddress({ ...admin, kind: "tcp" })}`;

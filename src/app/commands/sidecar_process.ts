@@ -1,8 +1,4 @@
-/**
- * Sidecars that a command starts and ends: this program, in processes of their own.
- *
- * @module
- */
+/** Sidecars that a command starts and ends: this program, in processes of their own. @module */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
@@ -16,7 +12,6 @@ export const RESTART_MS = 5_000;
 
 interface SidecarOptions {
   readonly token?: string | undefined;
-  /** Further arguments. */
   readonly args?: readonly string[];
   /** Takes log lines from `level` on; absent: errors go to this process's standard error. */
   readonly logs?: { readonly level: string; readonly onText: (text: string) => void };
@@ -84,7 +79,6 @@ export class Sidecar {
   }
 }
 
-/** The command that starts this program again. */
 function ownCommand(): [string, ...string[]] {
   if (IS_COMPILED) return [process.execPath];
   const main = fileURLToPath(new URL("../../main.ts", import.meta.url));

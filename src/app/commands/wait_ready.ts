@@ -15,7 +15,7 @@ import {
   sleep,
   systemClock,
 } from "../../base/mod.ts";
-import { findProxy, type WhichProxy, whyNotFound } from "../process/find_admin.ts";
+import { findProxy, type WhichProxy } from "../process/find_admin.ts";
 
 interface WaitReadyOptions {
   readonly waitFor: WhichProxy;
@@ -64,7 +64,7 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
     const found = await findProxy(waitFor, { ask, ...(admin && { near: admin }) });
     admin = found.kind === "found" ? found.admin : undefined;
     if (found.kind !== "found") {
-      why = whyNotFound(found);
+      why = found.why;
     } else {
       const at = `at ${formatAddress({ ...found.admin, kind: "tcp" })}`;
       let last: string;

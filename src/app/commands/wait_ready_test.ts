@@ -4,7 +4,7 @@ import { type AskAdmin, startAdmin } from "../../admin/mod.ts";
 import { silentLog, systemClock } from "../../base/mod.ts";
 import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
-import { findProxy, findRival, whyNotFound } from "../process/find_admin.ts";
+import { findProxy, findRival } from "../process/find_admin.ts";
 import { waitReady } from "./wait_ready.ts";
 
 const ADMIN = {
@@ -259,7 +259,7 @@ for (
     const wanted = { flag: "sidecar-for", value: "web-1", ...named || {} } as const;
     const found = await findProxy({ kind: "proxy", wanted }, { ask });
     if (found.kind === "found") assert.equal(found.admin.port, want);
-    else assert.ok(whyNotFound(found).startsWith(String(want)), whyNotFound(found));
+    else assert.ok(found.why.startsWith(String(want)), found.why);
   });
 }
 

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { readFlagTable } from "../flags/flag_table.ts";
+import { readFlagTable } from "../flags/parse_flags.ts";
 
 /** Flags that Postern takes and ignores. */
 export const UNUSED = readFlagTable(`

@@ -24,7 +24,7 @@ import {
   type Timer,
 } from "../../base/mod.ts";
 import { readBindAddress } from "../process/metric_sinks.ts";
-import { type MetricsOptions, readMetricsTls, type TcpBind } from "./metrics_options.ts";
+import { type MetricsOptions, readMetricsTls, type TcpBind } from "./options.ts";
 
 interface MetricsDeps {
   readonly view: AdminView;

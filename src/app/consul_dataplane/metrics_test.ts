@@ -5,15 +5,14 @@ import { request as requestSecure, type RequestOptions } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
-import { NO_METRICS } from "../../../test/kit/admin/admin_view.ts";
+import { fakeAdminView, NO_METRICS } from "../../../test/kit/admin/admin_view.ts";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { freePorts, loopbackHost } from "../../../test/kit/process/ports.ts";
 import type { AdminAnswer, AskAdmin } from "../../admin/mod.ts";
 import { type LogFields, silentLog } from "../../base/mod.ts";
 import type { SourceStatus } from "../../source/mod.ts";
 import { DataplaneMetrics } from "./metrics.ts";
-import type { MetricsOptions } from "./metrics_options.ts";
+import type { MetricsOptions } from "./options.ts";
 
 interface Pair {
   readonly certPem: string;

@@ -4,8 +4,10 @@
  * @module
  */
 
+import { usage } from "../flags/parse_flags.ts";
 import { canonicalIpText, ProxyError } from "../../base/mod.ts";
 import { DATAPLANE_FLAGS, type ServersFlags } from "../../consul/mod.ts";
+import { defined } from "../../base/schema.ts";
 import { badValue, readInteger } from "../flags/read_values.ts";
 import type { DataplaneValues } from "./values.ts";
 
@@ -39,14 +41,14 @@ export function readServers(
   const proxyId = readProxyId(named, readText);
   const tlsDisabled = values.on("tls-disabled");
   const serverName = values.text("tls-server-name") ?? (isName(servers) ? servers : undefined);
-  const texts = {
+  const texts = defined({
     caPath: values.text("ca-certs"),
     clientCert: values.text("tls-cert"),
     clientKey: values.text("tls-key"),
     tlsServerName: serverName,
     namespace: named("namespace"),
     partition: named("partition"),
-  };
+  });
   return {
     serversFlags: {
       servers,
@@ -58,7 +60,7 @@ export function readServers(
       tlsDisabled,
       tlsInsecure: values.on("tls-insecure-skip-verify"),
       serverWatchDisabled: values.on("server-watch-disabled"),
-      ...Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== undefined)),
+      ...texts,
       ...readCredentials(values, warnings),
       names: DATAPLANE_FLAGS,
     },
@@ -163,5 +165,5 @@ function readLogin(values: DataplaneValues): NonNullable<ServersFlags["login"]> 
 
 /** `fact`: consul-dataplane's message. */
 function missing(fact: string, flag: string): ProxyError {
-  return new ProxyError("usage", `Cannot start: ${fact}; give ${flag}`);
+  return usage(`Cannot start: ${fact}; give ${flag}`);
 }

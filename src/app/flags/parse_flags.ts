@@ -1,12 +1,11 @@
 /**
- * Flags as Go programs take them: `-x` and `--x` are the same, `-x=v` and `-x v` too; a switch takes a
- * value only with `=`; `--` ends the flags. The table of a command says which flags there are.
+ * Tables of flags, and flags as Go programs take them: `-x` and `--x` are the same, `-x=v` and `-x v` too; a
+ * switch takes a value only with `=`; `--` ends the flags.
  *
  * @module
  */
 
 import { nearest, ProxyError } from "../../base/mod.ts";
-import type { FlagGroup, FlagSpec } from "./flag_table.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -113,15 +112,12 @@ export function parseFlags(
     if (spec.kind === "switch") {
       value ??= "true";
       if (readSwitch(value) === undefined) {
-        throw new ProxyError("usage", `Cannot read -${name}=${quote(value)}: want true or false`);
+        throw usage(`Cannot read -${name}=${quote(value)}: want true or false`);
       }
     } else if (value === undefined) {
       value = argv[++index];
       if (value === undefined) {
-        throw new ProxyError(
-          "usage",
-          `Cannot read -${name}: it needs a value, ${spec.value ?? ""}`,
-        );
+        throw usage(`Cannot read -${name}: it needs a value, ${spec.value ?? ""}`);
       }
     }
     refuseControlCharacters(`-${name}`, value);
@@ -146,7 +142,7 @@ export function quote(value: string): string {
 export function refuseControlCharacters(origin: string, value: string): void {
   // deno-lint-ignore no-control-regex -- the pattern looks for them
   if (!/[\x00-\x1f\x7f]/.test(value)) return;
-  throw new ProxyError("usage", `Cannot read ${origin}: its value holds a control character`);
+  throw usage(`Cannot read ${origin}: its value holds a control character`);
 }
 
 function readSwitch(value: string): boolean | undefined {
@@ -163,8 +159,7 @@ function notAFlag(
     ? "-config FILE"
     : names.includes(word) && `-${word}`;
   const hint = meant ? `did you mean ${meant}?` : `see "${options.command} -help"`;
-  return new ProxyError(
-    "usage",
+  return usage(
     `Cannot take the argument ${quote(word)}: ${options.command} takes only flags; ${hint}`,
   );
 }
@@ -176,10 +171,65 @@ function unknownFlag(
 ): ProxyError {
   const instead = options.replaced?.(name);
   if (instead !== undefined) {
-    return new ProxyError("usage", `Cannot take the flag -${name}: ${instead}`);
+    return usage(`Cannot take the flag -${name}: ${instead}`);
   }
   const near = nearest(name, names);
   const shown = quote(name).slice(1, -1);
   const hint = near === undefined ? `see "${options.command} -help"` : `did you mean -${near}?`;
-  return new ProxyError("usage", `Cannot take the flag -${shown}: there is none; ${hint}`);
+  return usage(`Cannot take the flag -${shown}: there is none; ${hint}`);
+}
+
+export interface FlagSpec {
+  readonly name: string;
+  /** `switch`: on or off. `list`: may be repeated; for the other kinds the last value counts. */
+  readonly kind: "text" | "switch" | "list";
+  /** Name of the value in help: `ADDRESS`. */
+  readonly value?: string;
+  /** Environment variable that gives the value where the flag is not given. */
+  readonly env?: string;
+  /** Keys in a configuration file, with dots: `consul.tls.disabled`. The first one is shown in errors. */
+  readonly keys: readonly string[];
+  /** Type of the value in the file; absent: a boolean for a switch, a string for other kinds. */
+  readonly inFile?: "number" | "duration" | "map";
+  /** Shown by help; the readers of values use it, too. */
+  readonly byDefault?: string;
+  readonly help: string;
+}
+
+export interface FlagGroup {
+  readonly title: string;
+  readonly flags: readonly FlagSpec[];
+}
+
+const NAME = /^-(\S+)(?: ([^\s[{(]\S*))?( \.\.\.)?(?=\s)/;
+const PARTS =
+  /^(?: \[\$(\w+)\])?(?: \{([\w.|]+)(?: (number|duration|map))?\})?(?: \(default: ([^)]+)\))?/;
+
+export function readFlagTable(table: string): readonly FlagGroup[] {
+  return table.trim().split(/\n(?=\S)/).map((group) => {
+    const [title = "", ...flags] = group.split(/\n {2}(?=-)/);
+    return { title, flags: flags.map(readRow) };
+  });
+}
+
+function readRow(row: string): FlagSpec {
+  const [head = "", name = "", value, repeated] = NAME.exec(row) ?? [];
+  const rest = row.slice(head.length).replace(/\s+/g, " ");
+  const [parts = "", env, keys, inFile, byDefault] = PARTS.exec(rest) ?? [];
+  const kind = repeated ? "list" : value === undefined ? "switch" : "text";
+  return {
+    name,
+    kind,
+    ...(value !== undefined && { value }),
+    ...(env !== undefined && { env }),
+    keys: keys?.split("|") ?? [],
+    ...(inFile !== undefined && { inFile: inFile as FlagSpec["inFile"] & string }),
+    ...(byDefault !== undefined && { byDefault }),
+    help: rest.slice(parts.length).trim(),
+  };
+}
+
+/** The refusal of a command line. */
+export function usage(message: string): ProxyError {
+  return new ProxyError("usage", message);
 }

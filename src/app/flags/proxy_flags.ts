@@ -5,7 +5,7 @@
  * @module
  */
 
-import { readFlagTable } from "./flag_table.ts";
+import { readFlagTable } from "./parse_flags.ts";
 
 /** Most connections accepted at once; more than most need, so that fewer are no trouble yet. */
 export const DEFAULT_CONNECTIONS = 65_536;

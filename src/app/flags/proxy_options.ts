@@ -5,18 +5,20 @@
  * @module
  */
 
-import { type Address, canonicalIpText, type LogLevel, ProxyError } from "../../base/mod.ts";
+import { type FlagValues, usage } from "./parse_flags.ts";
+import { defined } from "../../base/schema.ts";
+import { type Address, canonicalIpText, type LogLevel } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
-import type { FlagValues } from "./parse_flags.ts";
 import { readServersFlags } from "./servers_flags.ts";
-import { parseUpstreams, type UpstreamArgument } from "./upstream_flag.ts";
 import {
   badValue,
+  parseUpstreams,
   readChoice,
   readDurationMs,
   readInteger,
   readLogLevel,
   readTcpAddress,
+  type UpstreamArgument,
 } from "./read_values.ts";
 
 type TcpAddress = Extract<Address, { kind: "tcp" }>;
@@ -35,7 +37,6 @@ interface FlagsMode {
   readonly service: string;
   /** The local application; absent: nothing inbound. */
   readonly serviceAddress?: Address;
-  /** The public listener. */
   readonly listen?: TcpAddress;
   /** Sorted by name. */
   readonly upstreams: readonly UpstreamArgument[];
@@ -102,13 +103,10 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   const warnings: string[] = [];
   const mode = readMode(flags, warnings);
   const authorize = readChoice(flags, "authorize", ["match", "both"]);
-  const stateDir = flags.text("state-dir");
-  const adminTokenFile = flags.text("admin-token-file");
   const drainTimeoutMs = readDurationMs(flags, "drain-timeout");
   if (mode.kind === "config") {
     if (authorize === "both") {
-      throw new ProxyError(
-        "usage",
+      throw usage(
         "Cannot use -authorize both with -config: there is no agent to ask; use -authorize match",
       );
     }
@@ -124,10 +122,10 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   }
   const agentFlags = readAgentFlags(flags);
   const serversFlags = readServersFlags(flags, agentFlags, warnings);
-  return {
+  return defined({
     mode,
     agentFlags,
-    ...(serversFlags && { serversFlags }),
+    serversFlags,
     agentConnections: readInteger(flags, "agent-connections", {
       // Registration, leaf, roots and intentions have a poll each; one more takes turns.
       atLeast: 5,
@@ -136,9 +134,9 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     preparedQueryIntervalMs: readDurationMs(flags, "prepared-query-interval", { atLeastMs: 1_000 }),
     authorize,
     strictSpiffeChain: flags.on("strict-spiffe-chain"),
-    ...(stateDir !== undefined && { stateDir }),
+    stateDir: flags.text("state-dir"),
     adminBind: readAdminBind(flags),
-    ...(adminTokenFile !== undefined && { adminTokenFile }),
+    adminTokenFile: flags.text("admin-token-file"),
     ready: readChoice(flags, "ready", ["any", "all"]),
     drainTimeoutMs,
     stopTimeoutMs: drainTimeoutMs,
@@ -151,7 +149,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     logJson: flags.on("log-json"),
     watchPlugins: flags.on("watch-plugins"),
     warnings,
-  };
+  });
 }
 
 /** A shorter drain shortens the default of the settle time. */
@@ -173,8 +171,7 @@ function readMode(flags: FlagValues, warnings: string[]): ProxyMode {
       flags.given(name)
     );
     if (against !== undefined) {
-      throw new ProxyError(
-        "usage",
+      throw usage(
         `Cannot use -config with -${against}: the file says it all; leave one of them out`,
       );
     }
@@ -190,8 +187,7 @@ function readMode(flags: FlagValues, warnings: string[]): ProxyMode {
   if (id === undefined) return readFlagsMode(flags, warnings);
   const chosen = flags.origin(proxyId === undefined ? "sidecar-for" : "proxy-id");
   if (flags.on("register")) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       `Cannot use -register with ${chosen}: that proxy is registered already; leave -register out`,
     );
   }
@@ -211,11 +207,10 @@ function readGatewayMode(flags: FlagValues, warnings: string[]): ProxyMode {
     throw badValue(flags, "gateway", "only ingress gateways are there yet; want ingress");
   }
   if (flags.given("sidecar-for")) {
-    throw new ProxyError("usage", "Cannot use -sidecar-for with -gateway: leave one of them out");
+    throw usage("Cannot use -sidecar-for with -gateway: leave one of them out");
   }
   if (flags.on("register")) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -register with -gateway: register a service of kind ingress-gateway with the " +
         "agent, and leave -register out",
     );
@@ -232,8 +227,7 @@ function readGatewayMode(flags: FlagValues, warnings: string[]): ProxyMode {
 function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
   const service = flags.text("service");
   if (service === undefined) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot start: nothing says what to stand for; give -sidecar-for, -proxy-id, -config or " +
         "-service",
     );
@@ -241,8 +235,7 @@ function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
   const serviceAddress = readServiceAddress(flags);
   const listen = readTcpAddress(flags, "listen", { emptyHost: "0.0.0.0", atLeastPort: 1 });
   if (listen && !serviceAddress) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -listen without -service-addr: nobody would get the connections; give both",
     );
   }
@@ -252,8 +245,7 @@ function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
   const register = flags.on("register");
   const suffix = flags.text("register-id");
   if (register && !listen) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -register without -listen: the catalog entry needs an address; give -listen",
     );
   }
@@ -265,8 +257,7 @@ function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
   }
   const upstreams = parseUpstreams(flags.list("upstream"));
   if (!listen && upstreams.length === 0) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       `Cannot start for service "${service}": there is no listener; give -upstream, or -listen ` +
         "with -service-addr",
     );
@@ -323,8 +314,8 @@ function readAdminBind(flags: FlagValues): AdminBindOption {
 }
 
 function readAgentFlags(flags: FlagValues): AgentFlags {
-  const given = (name: string) => flags.given(name) ? flags.list(name).at(-1) : undefined;
-  const texts = {
+  const given = (name: string) => flags.list(name).at(-1);
+  const texts: AgentFlags = defined({
     httpAddr: given("http-addr"),
     token: given("token"),
     tokenFile: given("token-file"),
@@ -336,11 +327,8 @@ function readAgentFlags(flags: FlagValues): AgentFlags {
     datacenter: given("datacenter"),
     namespace: given("namespace"),
     partition: given("partition"),
-  };
-  return {
-    ...Object.fromEntries(Object.entries(texts).filter(([, value]) => value !== undefined)),
-    ...(flags.given("stale") && { stale: flags.on("stale") }),
-  };
+  });
+  return flags.given("stale") ? { ...texts, stale: flags.on("stale") } : texts;
 }
 
 function dashed(names: readonly string[]): string {

@@ -1,10 +1,11 @@
 /**
- * Values of flags: addresses, ports, durations, numbers, choices. A reader takes the default from the
- * flag's table, and throws `usage` with the flag, its value and the form that it wants.
+ * Values of flags: addresses, ports, durations, numbers, choices, upstreams. A reader takes the default from
+ * the flag's table, and throws `usage` with the flag, its value and the form that it wants.
  *
  * @module
  */
 
+import { type FlagValues, quote, usage } from "./parse_flags.ts";
 import {
   type Address,
   hostFault,
@@ -13,17 +14,11 @@ import {
   parseDurationMs,
   ProxyError,
 } from "../../base/mod.ts";
-import { type FlagValues, quote } from "./parse_flags.ts";
 
-/** Values, their origin, and their defaults. */
 type Values = Pick<FlagValues, "text" | "origin" | "byDefault">;
 
-/** A failure to read flag `name`. */
 export function badValue(flags: Values, name: string, reason: string): ProxyError {
-  return new ProxyError(
-    "usage",
-    `Cannot read ${flags.origin(name)} ${quote(flags.text(name) ?? "")}: ${reason}`,
-  );
+  return usage(`Cannot read ${flags.origin(name)} ${quote(flags.text(name) ?? "")}: ${reason}`);
 }
 
 /** The value, or else the default of the flag's table, or else `""`. */
@@ -75,6 +70,18 @@ export function readLogLevel(flags: Values): LogLevel {
   return found;
 }
 
+/** `KEY=VALUE` each; `origin`: the flag, for errors. */
+export function readPairs(
+  texts: readonly string[],
+  origin: string,
+): Readonly<Record<string, string>> {
+  return Object.fromEntries(texts.map((text) => {
+    const at = text.indexOf("=");
+    if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
+    throw usage(`Cannot read ${origin} ${quote(text)}: want KEY=VALUE`);
+  }));
+}
+
 /** `host:port`, `[::1]:port`; without host `emptyHost` (`undefined`: there must be one). */
 export function readTcpAddress(
   flags: Values,
@@ -120,4 +127,50 @@ function parseInteger(text: string): number | undefined {
   if (!/^(?:0|[1-9]\d*|0[xX][0-9A-Fa-f]+|0[oO][0-7]+|0[bB][01]+)$/.test(digits)) return undefined;
   const value = Number(digits);
   return Number.isSafeInteger(value) ? value : undefined;
+}
+
+export interface UpstreamArgument {
+  readonly name: string;
+  readonly type: "service" | "prepared_query";
+  readonly host: string;
+  readonly port: number;
+}
+
+const LONGEST = 500;
+
+export function parseUpstream(text: string): UpstreamArgument {
+  const match = /^([^:[\]]+):(?:(?:([^:[\]]*)|\[([0-9A-Fa-f:.]+)\]):)?([^:[\]]+)$/.exec(text);
+  if (!match || text.length > LONGEST) {
+    throw bad(text, "want name:port, name:address:port, or name.query:port for a prepared query");
+  }
+  const [, nameAndType = "", plain, bracketed, portText = ""] = match;
+  // The type follows the last dot: a service name of the mesh is a DNS label and has no dot.
+  const dot = nameAndType.lastIndexOf(".");
+  const name = dot < 0 ? nameAndType : nameAndType.slice(0, dot);
+  const type = dot < 0 ? "" : nameAndType.slice(dot + 1);
+  if (name === "") throw bad(text, "it names no service");
+  if (type !== "" && type !== "service" && type !== "query") {
+    throw bad(text, `the type is ${quote(type)}; want service or query`);
+  }
+  const port = parsePort(portText, 1);
+  if (port === undefined) throw bad(text, "the port must be a number from 1 to 65535");
+  const host = bracketed ?? (plain || "127.0.0.1");
+  const fault = hostFault(host);
+  if (fault !== undefined) throw bad(text, `it names ${fault}`);
+  return {
+    name,
+    type: type === "query" ? "prepared_query" : "service",
+    host,
+    port,
+  };
+}
+
+/** Upstreams sorted by name; the last one of a name counts, as in Consul. */
+export function parseUpstreams(texts: readonly string[]): readonly UpstreamArgument[] {
+  const byName = new Map(texts.map(parseUpstream).map((upstream) => [upstream.name, upstream]));
+  return [...byName.values()].sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+}
+
+function bad(text: string, reason: string): ProxyError {
+  return usage(`Cannot read -upstream ${quote(text)}: ${reason}`);
 }

@@ -1,14 +1,10 @@
-/**
- * The flags of a proxy that has no agent beside it, only Consul's servers.
- *
- * @module
- */
+/** The flags of a proxy that has no agent beside it, only Consul's servers. @module */
 
-import { ProxyError } from "../../base/mod.ts";
+import { type FlagValues, usage } from "./parse_flags.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
-import { type FlagValues, quote } from "./parse_flags.ts";
+import { defined } from "../../base/schema.ts";
 import { PROXY_FLAGS } from "./proxy_flags.ts";
-import { badValue, parsePort } from "./read_values.ts";
+import { badValue, parsePort, readPairs } from "./read_values.ts";
 
 const SERVERS_ONLY = PROXY_FLAGS.map(({ flags }) => flags.map(({ name }) => name))
   .filter((names) => names.includes("servers")).flat().filter((name) => name !== "servers");
@@ -23,46 +19,36 @@ export function readServersFlags(
   if (servers === undefined) {
     const alone = SERVERS_ONLY.find((name) => flags.given(name));
     if (alone === undefined) return undefined;
-    throw new ProxyError(
-      "usage",
-      `Cannot use -${alone} without -servers: it is about Consul's servers; give both`,
-    );
+    throw usage(`Cannot use -${alone} without -servers: it is about Consul's servers; give both`);
   }
   refuseAgentsOwn(flags, warnings);
   const node = flags.text("node");
   if (node === undefined) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -servers without -node: servers keep registrations by node; give the name of " +
         "the one that the proxy is registered on",
     );
   }
-  const grpcPort = readPort(flags, "grpc-port");
-  const httpPort = readPort(flags, "http-port");
   const { httpAddr: _agent, stale: _always, ...shared } = agentFlags;
-  return {
+  return defined({
     ...shared,
     servers,
     node,
-    ...(grpcPort !== undefined && { grpcPort }),
-    ...(httpPort !== undefined && { httpPort }),
+    grpcPort: readPort(flags, "grpc-port"),
+    httpPort: readPort(flags, "http-port"),
     tlsDisabled: flags.on("tls-disabled"),
     serverWatchDisabled: flags.on("server-watch-disabled"),
-    ...readLogin(flags, warnings),
-  };
+    login: readLogin(flags, warnings),
+  });
 }
 
 function refuseAgentsOwn(flags: FlagValues, warnings: string[]): void {
   for (const name of ["config", "http-addr"]) {
     if (!flags.given(name)) continue;
-    throw new ProxyError(
-      "usage",
-      `Cannot use -servers with -${name}: give the one that the proxy is to ask`,
-    );
+    throw usage(`Cannot use -servers with -${name}: give the one that the proxy is to ask`);
   }
   if (flags.text("authorize")?.toLowerCase() === "both") {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -authorize both with -servers: only an agent answers that call for one proxy; " +
         "use -authorize match",
     );
@@ -75,23 +61,19 @@ function refuseAgentsOwn(flags: FlagValues, warnings: string[]): void {
   }
 }
 
-function readLogin(flags: FlagValues, warnings: string[]): Pick<ServersFlags, "login"> {
+function readLogin(flags: FlagValues, warnings: string[]): ServersFlags["login"] | undefined {
   const authMethod = flags.text("login-auth-method");
   if (authMethod === undefined) {
     const alone = SERVERS_ONLY.find((name) => name.startsWith("login-") && flags.given(name));
-    if (alone === undefined) return {};
-    throw new ProxyError(
-      "usage",
+    if (alone === undefined) return undefined;
+    throw usage(
       `Cannot use -${alone} without -login-auth-method: give the auth method to log in with`,
     );
   }
   const bearerToken = flags.text("login-bearer-token");
   const bearerTokenFile = flags.text("login-bearer-token-file");
   if (bearerToken === undefined && bearerTokenFile === undefined) {
-    throw new ProxyError(
-      "usage",
-      "Cannot log in: nothing says with what; give -login-bearer-token-file",
-    );
+    throw usage("Cannot log in: nothing says with what; give -login-bearer-token-file");
   }
   for (const name of ["token", "token-file"]) {
     if (flags.text(name) !== undefined) {
@@ -99,28 +81,14 @@ function readLogin(flags: FlagValues, warnings: string[]): Pick<ServersFlags, "l
     }
   }
   return {
-    login: {
-      authMethod,
-      bearerToken: bearerToken ?? "",
-      bearerTokenFile: bearerTokenFile ?? "",
-      meta: readMeta(flags),
-      datacenter: flags.text("login-datacenter") ?? "",
-      namespace: flags.text("login-namespace") ?? "",
-      partition: flags.text("login-partition") ?? "",
-    },
+    authMethod,
+    bearerToken: bearerToken ?? "",
+    bearerTokenFile: bearerTokenFile ?? "",
+    meta: readPairs(flags.list("login-meta"), "-login-meta"),
+    datacenter: flags.text("login-datacenter") ?? "",
+    namespace: flags.text("login-namespace") ?? "",
+    partition: flags.text("login-partition") ?? "",
   };
-}
-
-function readMeta(flags: FlagValues): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    flags.list("login-meta").map((text) => {
-      const at = text.indexOf("=");
-      if (at < 1) {
-        throw new ProxyError("usage", `Cannot read -login-meta ${quote(text)}: want KEY=VALUE`);
-      }
-      return [text.slice(0, at), text.slice(at + 1)];
-    }),
-  );
 }
 
 function readPort(flags: FlagValues, name: string): number | undefined {

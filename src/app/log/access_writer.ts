@@ -14,9 +14,10 @@ import {
   sleep,
   type Stats,
 } from "../../base/mod.ts";
-import type { AccessLogTarget } from "../../snapshot/mod.ts";
-import { type OpenTarget, openTarget } from "./access_target.ts";
+import type { AccessLogTarget, Snapshot } from "../../snapshot/mod.ts";
 import { type LogRing, type LogRings, NEWLINE } from "./log_rings.ts";
+import { constants, open } from "node:fs/promises";
+import { openStandardStream, PIPE_BYTES, STDERR, STDOUT } from "../../net/mod.ts";
 
 interface AccessWriterOptions {
   readonly rings: LogRings;
@@ -205,4 +206,58 @@ export class AccessWriter {
 function forget(ring: LogRing): void {
   const waste = new Uint8Array(WASTE_BYTES);
   for (let length = ring.peek(waste); length > 0; length = ring.peek(waste)) ring.drop(length);
+}
+
+interface OpenTarget {
+  readonly pieceBytes: number;
+  /**
+   * Resolves with the number of bytes taken. Rejects with the error of the system call and its `code`:
+   * `EAGAIN` where nothing is taken now.
+   */
+  write(bytes: Uint8Array): Promise<number>;
+  close(): Promise<void>;
+}
+
+/** Bytes written to a file at once, by one system call of another thread. */
+const FILE_PIECE_BYTES = 64 * 1024;
+/** Readers of logs are in the file's group. */
+const MODE = 0o640;
+/** Opening a pipe without a reader, or a terminal, does not block. */
+const FLAGS = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK |
+  constants.O_NOCTTY;
+
+/** Rejects where the file cannot be opened. */
+async function openTarget(target: AccessLogTarget): Promise<OpenTarget> {
+  switch (target.kind) {
+    case "stdout":
+    case "stderr": {
+      const writeNow = openStandardStream(target.kind === "stdout" ? STDOUT : STDERR);
+      return {
+        pieceBytes: PIPE_BYTES,
+        // A pipe takes such a piece whole, so that lines of other writers do not split it.
+        // deno-lint-ignore require-await -- an error becomes a rejection
+        write: async (bytes) => writeNow(bytes),
+        close: () => Promise.resolve(),
+      };
+    }
+    case "file": {
+      const file = await open(target.path, FLAGS, MODE);
+      return {
+        pieceBytes: FILE_PIECE_BYTES,
+        write: async (bytes) => (await file.write(bytes)).bytesWritten,
+        close: () => file.close(),
+      };
+    }
+  }
+}
+
+type LinesOf = Pick<Snapshot, "accessLog" | "inbound" | "upstreams" | "edges">;
+
+/** Plugins write lines to standard output without an access log, too; `null`: there are no lines. */
+export function accessTargetOf(
+  { accessLog, inbound, upstreams, edges }: LinesOf,
+): AccessLogTarget | null {
+  if (accessLog) return accessLog.to;
+  const parts = Object.values({ ...inbound, ...upstreams, ...edges });
+  return parts.some(({ plugins }) => plugins.length > 0) ? { kind: "stdout" } : null;
 }

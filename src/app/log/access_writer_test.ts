@@ -5,8 +5,11 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { createLog, Stats, systemClock } from "../../base/mod.ts";
 import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
-import { AccessWriter } from "./access_writer.ts";
+import { accessTargetOf, AccessWriter } from "./access_writer.ts";
 import { LogRings } from "./log_rings.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { snapshotOf, withInbound } from "../../../test/kit/engine/snapshots.ts";
+import type { AccessLogPart, PluginUse } from "../../snapshot/mod.ts";
 
 /** A writer with a target that takes, refuses and fails as the test sets it. */
 class Rig {
@@ -208,4 +211,21 @@ test("AccessWriter appends to a file, and opens it again after it was moved away
   } finally {
     await rm(directory, { recursive: true });
   }
+});
+
+test("accessTargetOf() is the configured target, else standard output when a plugin may write", () => {
+  const local = { kind: "tcp", host: "127.0.0.1", port: 1 } as const;
+  const snapshot = snapshotOf({ ca: createAuthority(), service: "web", local });
+  const use: PluginUse = { plugin: "access_log", config: {}, onFailure: "refuse", at: "" };
+  const withPlugin = withInbound(snapshot, { plugins: [use] });
+  const to = { kind: "file", path: "/v/a" } as const;
+  const accessLog: AccessLogPart = {
+    version: 1,
+    to,
+    format: { kind: "default" },
+    listeners: true,
+  };
+  assert.equal(accessTargetOf(snapshot), null);
+  assert.deepEqual(accessTargetOf(withPlugin), { kind: "stdout" });
+  assert.equal(accessTargetOf({ ...withPlugin, accessLog }), to);
 });

@@ -39,7 +39,7 @@ import { findProxy, usualIdOf } from "./find_proxy.ts";
 import type { Engine } from "../../net/mod.ts";
 import { VERSION } from "./version.ts";
 
-interface ControlDeps {
+export interface ControlDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -229,14 +229,9 @@ function storeOf(
   return { store: new FileStore(options) };
 }
 
-interface SecretStoreDeps {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
-  readonly env: Readonly<Record<string, string | undefined>>;
+type SecretStoreDeps = Omit<ControlDeps, "signal" | "engine" | "onWaiting"> & {
   readonly engine: SecretsEngine;
-}
+};
 
 /** The store of secrets with every kind of source. */
 export function createSecretStore(deps: SecretStoreDeps): SecretStore {

@@ -31,18 +31,8 @@ export type WhichProxy =
 
 type FoundAdmin =
   | { readonly kind: "found"; readonly admin: AdminAddress }
-  | {
-    readonly kind: "several";
-    readonly wanted: WantedProxy;
-    /** Address and owner of each, for messages. */
-    readonly matches: readonly string[];
-  }
-  | {
-    readonly kind: "missing";
-    readonly wanted: WantedProxy;
-    /** Owners of the admin servers that answered, for messages. */
-    readonly others: readonly string[];
-  };
+  /** `why` continues a message that begins "the proxy". */
+  | { readonly kind: "missing"; readonly why: string };
 
 const ASK_TIMEOUT_MS = 2_000;
 const HOST = "127.0.0.1";
@@ -90,22 +80,6 @@ export function findProxy(
   return Promise.resolve({ kind: "found", admin: which.admin });
 }
 
-/** Continues a message that begins "the proxy". */
-export function whyNotFound(found: Exclude<FoundAdmin, { readonly kind: "found" }>): string {
-  const { flag, value, agent } = found.wanted;
-  const by = agent ? ` and agent ${agent.address} (${agent.said})` : "";
-  if (found.kind === "several") {
-    return `of -${flag} ${value}${by}: several are: ${found.matches.join("; ")}. Give -http-addr ` +
-      "with the agent of the one that is meant, or its admin server as -admin; -admin-bind gives a " +
-      "proxy one of its own";
-  }
-  const { others } = found;
-  const list = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
-  return `of -${flag} ${value}${by}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
-    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${list}. Start it, or give its -admin-bind, ` +
-    "where it has one, as -admin";
-}
-
 /** `near`: the address to try first. */
 async function findAdmin(
   wanted: WantedProxy,
@@ -115,12 +89,7 @@ async function findAdmin(
   if (near && known && isMeant(wanted, known) && sharesAgent(wanted, known) !== false) {
     return { kind: "found", admin: near };
   }
-  const addresses = ADMIN_PORTS.map((port) => ({ host: HOST, port }));
-  const infos = await Promise.all(addresses.map((address) => infoOf(address, ask)));
-  const answered = infos.flatMap((info, at) => {
-    const admin = addresses[at];
-    return info && admin ? [{ info, admin, at: `${HOST}:${admin.port}` }] : [];
-  });
+  const answered = await answering(ask);
   const meant = answered.filter(({ info }) => isMeant(wanted, info));
   const sure = meant.filter(({ info }) => sharesAgent(wanted, info) === true);
   const matches = sure.length > 0
@@ -128,16 +97,25 @@ async function findAdmin(
     : meant.filter(({ info }) => sharesAgent(wanted, info) === undefined);
   const [first, second] = matches;
   if (first && !second) return { kind: "found", admin: first.admin };
+  const by = wanted.agent ? ` and agent ${wanted.agent.address} (${wanted.agent.said})` : "";
+  const named = `of -${wanted.flag} ${wanted.value}${by}`;
   if (first) {
     const each = matches.map(({ info, at }) => `${at} (${detailsOf(info).join(", ")})`);
-    return { kind: "several", wanted, matches: each };
+    const why =
+      `${named}: several are: ${each.join("; ")}. Give -http-addr with the agent of the ` +
+      "one that is meant, or its admin server as -admin; -admin-bind gives a proxy one of its own";
+    return { kind: "missing", why };
   }
   const others = answered.map(({ info, at }) => {
     const { agent } = info.postern.options;
     const of = wanted.agent && agent ? ` (agent ${agent})` : "";
     return `${nameOf(info)} at ${at}${of}`;
   });
-  return { kind: "missing", wanted, others };
+  const list = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
+  const why = `${named}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
+    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${list}. Start it, or give its -admin-bind, ` +
+    "where it has one, as -admin";
+  return { kind: "missing", why };
 }
 
 /** `undefined`: no agent is wanted, or the proxy does not name its agent. */
@@ -171,21 +149,22 @@ export async function findRival(
   { ask, own }: { readonly ask: AskAdmin; readonly own?: AdminAddress | undefined },
 ): Promise<string | undefined> {
   const wanted: WantedProxy = { flag: "proxy-id", value: proxyId };
-  const isOwn = ({ host, port }: AdminAddress) => own?.host === host && own.port === port;
-  const addresses = ADMIN_PORTS.map((port) => ({ host: HOST, port })).filter((at) => !isOwn(at));
-  const found = await Promise.all(addresses.map(async (address) => {
-    const info = await infoOf(address, ask);
-    return info && isMeant(wanted, info)
-      ? [`${processOf(info)}admin server ${HOST}:${address.port}`]
-      : [];
-  }));
-  const rivals = found.flat();
-  return rivals.length === 0
+  const rivals = (await answering(ask, own)).filter(({ info }) => isMeant(wanted, info))
+    .map(({ info, at }) => `${processOf(info)}admin server ${at}`).join("; ");
+  return rivals === ""
     ? undefined
-    : `another Postern of ${proxyId} runs on this machine (${
-      rivals.join("; ")
-    }) and may have the ` +
-      "same ports";
+    : `another Postern of ${proxyId} runs on this machine (${rivals}) and may have the same ports`;
+}
+
+/** The admin servers of proxies on this machine, without `own`. */
+async function answering(ask: AskAdmin, own?: AdminAddress) {
+  const ports = ADMIN_PORTS.filter((port) => own?.host !== HOST || own.port !== port);
+  const all = await Promise.all(ports.map(async (port) => {
+    const admin = { host: HOST, port };
+    const info = await infoOf(admin, ask);
+    return info ? [{ info, admin, at: `${HOST}:${port}` }] : [];
+  }));
+  return all.flat();
 }
 
 /** Describes the proxy whose admin server has this address; undefined: none answers. */

@@ -51,24 +51,18 @@ const AWAY: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 ]);
 
 const FIND = {
-  sidecar_for: (agent, id) => agent.findSidecar(id),
-  proxy_id: (agent, id) => agent.findProxy(id),
-  gateway: (agent, id) => agent.findGateway(id),
-} as const satisfies Record<
-  ProxyName["by"],
-  (agent: FindProxyDeps["agent"], id: string) => Promise<string>
->;
+  sidecar_for: "findSidecar",
+  proxy_id: "findProxy",
+  gateway: "findGateway",
+} as const satisfies Record<ProxyName["by"], keyof Consul>;
 
-/** Ids by Consul's own defaults. */
-const USUAL_ID = {
-  sidecar_for: (id) => `${id}-sidecar-proxy`,
-  proxy_id: (id) => id,
-  gateway: (id) => id || "ingress-gateway",
-} as const satisfies Record<ProxyName["by"], (id: string) => string>;
-
-/** The result of {@link findProxy} where the agent does not answer and there is a stored state. */
+/**
+ * The id by Consul's own defaults: the result of {@link findProxy} where the agent does not answer and there
+ * is a stored state.
+ */
 export function usualIdOf({ by, id }: ProxyName): string {
-  return USUAL_ID[by](id);
+  if (by === "gateway") return id || "ingress-gateway";
+  return by === "sidecar_for" ? `${id}-sidecar-proxy` : id;
 }
 
 /** The proxy's id; rejects with the agent's refusal. */
@@ -85,7 +79,7 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
   };
   for (;;) {
     try {
-      return await unlessSlow(FIND[by](agent, id), clock, async () => {
+      return await unlessSlow(agent[FIND[by]](id), clock, async () => {
         if (hasState && by === "proxy_id") return id;
         await onWaiting(waitingFor);
         return undefined;

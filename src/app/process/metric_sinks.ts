@@ -25,7 +25,6 @@ import {
 import { parsePort, splitHostPort } from "../flags/read_values.ts";
 import { createStatsdSink, type StatsdSink } from "./statsd_sink.ts";
 
-/** Interval of reading the registration. */
 const LOOK_MS = 1_000;
 /** Envoy's default. */
 const FLUSH_MS = 5_000;
@@ -62,7 +61,6 @@ interface MetricSinksOptions {
 
 export class MetricSinks {
   readonly #options: MetricSinksOptions;
-  /** By configuration key. */
   readonly #running = new Map<string, Running>();
   readonly #faults = new Map<string, string>();
   #looking: Promise<void> = Promise.resolve();

@@ -8,7 +8,7 @@ import { freePorts, loopbackHost } from "../../../test/kit/process/ports.ts";
 import { type LogFields, silentLog, Stats } from "../../base/mod.ts";
 import type { SourceStatus } from "../../source/mod.ts";
 import { MetricSinks } from "./metric_sinks.ts";
-import { readAddress, Statsd } from "./statsd_sink.ts";
+import { readAddress, startStatsd } from "./statsd_sink.ts";
 
 function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
   const base = fakeAdminView();
@@ -161,7 +161,7 @@ test("Statsd sends the increase of counters and the value of gauges", async () =
   const datagrams: string[] = [];
   const sender = { send: (text: string) => void datagrams.push(text), close() {} };
   const sink = { key: "envoy_statsd_url", url: "", intervalMs: 1_000 } as const;
-  const statsd = new Statsd(sink, { view: it.view, log: it.log, env: {} }, sender);
+  const statsd = startStatsd(sink, { view: it.view, log: it.log }, sender);
   const flushed = async () => {
     datagrams.length = 0;
     await statsd.flush();

@@ -15,7 +15,6 @@ interface NotifierOptions {
   readonly pid: number;
   readonly clock: Clock;
   readonly log: Log;
-  /** Replaced in tests. */
   readonly send?: (path: string, text: string) => DatagramResult;
   readonly runNotifyProgram?: (path: string, text: string) => Promise<void>;
 }
@@ -50,7 +49,6 @@ export class Notifier {
     this.#notify(`READY=1\n${statusLine(status)}`);
   }
 
-  /** Ends with {@link ready}. */
   reloading(status: string): void {
     this.#notify(`RELOADING=1\n${statusLine(status)}`);
   }

@@ -10,11 +10,11 @@ import type { Reloaded } from "../../admin/mod.ts";
 import type { FetchCertificate } from "../../proxy/mod.ts";
 import { troublesOf } from "../../source/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import { BindRetry } from "./bind_retry.ts";
-import { Heartbeat } from "./heartbeat.ts";
+import { type BindRetry, createBindRetry, startHeartbeat } from "./plane_checks.ts";
 import type { Notifier } from "./notify.ts";
 import type { DataPlane } from "../workers/plane.ts";
 import { Readiness } from "./readiness.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { ProxyControl } from "./control.ts";
 
 /** After SIGTERM the proxy serves on for this time and then ends at once. */
@@ -24,20 +24,14 @@ export interface ShutdownGrace {
   readonly drainInbound: boolean;
 }
 
-export interface ProxyProcessOptions {
+type Settings = "ready" | "drainTimeoutMs" | "stopTimeoutMs" | "settleMs";
+
+export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
   readonly clock: Clock;
   readonly log: Log;
   readonly notifier: Notifier;
-  /** Listeners that must be up to be ready. */
-  readonly ready: "any" | "all";
   /** Number of data paths; all of them must answer. */
   readonly paths: number;
-  /** Time for open connections after {@link ProxyProcess.drainListeners}. */
-  readonly drainTimeoutMs: number;
-  /** Counted from {@link ProxyProcess.stop}: the settle time is part of it. */
-  readonly stopTimeoutMs: number;
-  /** New callers are served for this long after Consul marks the proxy as leaving: they hear of it late. */
-  readonly settleMs: number;
   /** Takes the place of the settle time and the drain at the end. */
   readonly grace?: ShutdownGrace;
   /**
@@ -116,7 +110,7 @@ export class ProxyProcess {
           waitingFor: waitingFor || "the first snapshot",
           warming: status?.warming ?? [],
           unheard: status ? troublesOf(status) : [],
-          rival: this.#binding?.rival ?? "",
+          rival: this.#binding?.rival() ?? "",
         };
       },
       plane: () => this.#parts?.plane,
@@ -194,7 +188,6 @@ export class ProxyProcess {
     });
   }
 
-  /** Resolves when serving has begun. */
   async #serve(control: ProxyControl): Promise<Serving> {
     const { clock, log, notifier, paths } = this.#options;
     const { source } = control;
@@ -209,11 +202,10 @@ export class ProxyProcess {
     if (this.#draining) this.drainListeners();
     await this.#openAdmin();
     const onUsed = (upstreams: readonly string[]) => source.used(upstreams);
-    const heartbeat = new Heartbeat({ clock, plane, paths, onUsed, signal });
-    notifier.startWatchdog(() => heartbeat.healthy);
+    notifier.startWatchdog(startHeartbeat({ clock, plane, paths, onUsed, signal }));
     const onTried = () => this.readiness.watch();
     const findRival = () => this.#options.findRival(control.proxyId);
-    const binding = new BindRetry({ clock, log, plane, signal, onTried, findRival });
+    const binding = createBindRetry({ clock, log, plane, signal, onTried, findRival });
     this.#binding = binding;
     source.start((snapshot) => {
       this.#coming = snapshot;
@@ -309,7 +301,7 @@ export class ProxyProcess {
   async #settle(): Promise<void> {
     const { log, settleMs: ms } = this.#options;
     const isCalled = this.#parts?.agent !== undefined && this.snapshot !== undefined &&
-      (!isEmpty(this.snapshot.inbound) || !isEmpty(this.snapshot.edges));
+      Object.keys({ ...this.snapshot.inbound, ...this.snapshot.edges }).length > 0;
     if (!isCalled || this.#draining || this.#exitCode !== 0 || ms === 0) return;
     this.#settling = true;
     log.info("settling", { ms });
@@ -365,8 +357,4 @@ export class ProxyProcess {
     log.info("ready", { proxy: this.#parts?.proxyId, service });
     notifier.ready(serving);
   }
-}
-
-function isEmpty(parts: object): boolean {
-  return Object.keys(parts).length === 0;
 }

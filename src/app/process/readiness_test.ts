@@ -5,8 +5,7 @@ import type { ListenerView } from "../../proxy/mod.ts";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { httpRules, snapshotOf, upstreamOf } from "../../../test/kit/engine/snapshots.ts";
-import type { ReadinessFacts } from "./judge_readiness.ts";
-import { Readiness, type ReadinessOptions } from "./readiness.ts";
+import { Readiness, type ReadinessFacts, type ReadinessOptions } from "./readiness.ts";
 
 const DB = "service:default/default/db";
 const SNAPSHOT = snapshotOf({

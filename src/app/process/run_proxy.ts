@@ -24,16 +24,12 @@ import {
 import { descriptorLimit, runtimeEngine } from "../../net/mod.ts";
 import { agentAddressText } from "../../consul/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import { boundedAuthorize } from "./bounded_authorize.ts";
-import { createCatalogLook } from "./catalog_look.ts";
+import { boundedAuthorize, createCatalogLook } from "./consul_questions.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
 import { findRival, shownMode, whoseAdmin } from "./find_admin.ts";
-import { exitCodeOf, lastWords } from "../log/last_words.ts";
-import { ACCESS_RING_BYTES, createAccessLines } from "../log/access_lines.ts";
-import { accessTargetOf } from "../log/access_target.ts";
-import { AccessWriter } from "../log/access_writer.ts";
-import { createLogOutput, createLogWriter } from "../log/log_output.ts";
-import { LogRings } from "../log/log_rings.ts";
+import { createLogOutput, createLogWriter, exitCodeOf, lastWords } from "../log/log_output.ts";
+import { ACCESS_RING_BYTES, createAccessLines, LogRings } from "../log/log_rings.ts";
+import { accessTargetOf, AccessWriter } from "../log/access_writer.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane } from "../workers/plane.ts";
 import { trimWhenQuiet } from "../workers/quiet_trim.ts";
@@ -42,7 +38,7 @@ import { MetricSinks } from "./metric_sinks.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
 import { versionInfo, versionLine } from "./version.ts";
-import { createWorkerPlane } from "../workers/worker_plane.ts";
+import { createWorkerPlane } from "../workers/data_worker.ts";
 
 /** Added to the "nice" value that the process was started with. */
 const NICE_STEP = 5;
@@ -96,25 +92,14 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
 
   let ownAdmin: AdminAddress | undefined;
   const proxy = new ProxyProcess({
+    ...options,
     clock,
     log,
-    ready: options.ready,
-    drainTimeoutMs: options.drainTimeoutMs,
-    stopTimeoutMs: options.stopTimeoutMs,
-    settleMs: options.settleMs,
     ...(standIn?.grace && { grace: standIn.grace }),
     notifier: new Notifier({ env: process.env, pid: process.pid, clock, log }),
     paths: Math.max(options.workers, 1),
     findControl: (hooks) =>
-      createControl(options, {
-        clock,
-        random: systemRandom,
-        log,
-        stats,
-        env,
-        engine,
-        ...hooks,
-      }),
+      createControl(options, { clock, random: systemRandom, log, stats, env, engine, ...hooks }),
     createPlane({ agent, source }, fetchCertificate) {
       const { workers, idleTimeoutMs, lifetimeMs, logJson } = options;
       const plane = {

@@ -1,8 +1,4 @@
-/**
- * SIGTERM and SIGINT stop, and stop at once when they come again; SIGHUP reloads.
- *
- * @module
- */
+/** SIGTERM and SIGINT stop, and stop at once when they come again; SIGHUP reloads. @module */
 
 import process from "node:process";
 

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type AdminView, sinkStats } from "../../admin/mod.ts";
+import { type AdminView, type SinkStat, sinkStats } from "../../admin/mod.ts";
 import { BUCKETS_MS, type Log, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
 import { openUdpSender, sendUnixDatagram } from "../../net/mod.ts";
 import { parsePort } from "../flags/read_values.ts";
@@ -33,7 +33,7 @@ export function createStatsdSink(sink: StatsdSink, deps: StatsdDeps): Statsd {
   const sender = createSender(readAddress(sink, env), (fault) => {
     log.warn("metrics are not sent", { key: sink.key, error: fault });
   });
-  return new Statsd(sink, deps, sender);
+  return startStatsd(sink, deps, sender);
 }
 
 interface Sender {
@@ -41,85 +41,75 @@ interface Sender {
   close(): void;
 }
 
-export class Statsd {
-  readonly #sink: StatsdSink;
-  readonly #deps: StatsdDeps;
-  readonly #sender: Sender;
-  /** Values of counters and histograms at the last time. */
-  #sent = new Map<string, number>();
-  #timer: Timer | undefined;
-  #flushing: Promise<void> | undefined;
-  #closed = false;
-
-  constructor(sink: StatsdSink, deps: StatsdDeps, sender: Sender) {
-    this.#sink = sink;
-    this.#deps = deps;
-    this.#sender = sender;
-    this.#wait();
-  }
-
-  #wait(): void {
-    this.#timer = this.#deps.view.clock.after(this.#sink.intervalMs, () => {
-      void this.flush().then(() => this.#closed || this.#wait());
-    });
-  }
-
+interface Statsd {
   /** One at a time. Never rejects. */
-  flush(): Promise<void> {
-    return this.#flushing ??= this.#flush().catch((error) => {
-      this.#deps.log.debug("metrics could not be read", { error: messageOf(error) });
-    }).finally(() => this.#flushing = undefined);
-  }
+  flush(): Promise<void>;
+  close(): void;
+}
 
-  async #flush(): Promise<void> {
-    const stats = await sinkStats(this.#deps.view);
-    if (this.#closed) return;
-    const sent = new Map<string, number>();
+export function startStatsd(
+  { key, intervalMs }: StatsdSink,
+  { view, log }: Pick<StatsdDeps, "view" | "log">,
+  sender: Sender,
+): Statsd {
+  const isTagged = key === "envoy_dogstatsd_url";
+  /** Values of counters and histograms at the last time. */
+  let sent = new Map<string, number>();
+  let timer: Timer | undefined;
+  let flushing: Promise<void> | undefined;
+  let closed = false;
+  const send = async () => {
+    const stats = await sinkStats(view);
+    if (closed) return;
+    const next = new Map<string, number>();
     /** The increase since the last time; a worker that was replaced counts from zero. */
     const since = (key: string, value: number): number => {
-      const before = this.#sent.get(key) ?? 0;
-      sent.set(key, value);
-      return value >= before ? value - before : value;
+      const earlier = sent.get(key) ?? 0;
+      next.set(key, value);
+      return value >= earlier ? value - earlier : value;
     };
-    const isTagged = this.#sink.key === "envoy_dogstatsd_url";
     let datagram = "";
-    const add = (stat: typeof stats[number], text: string) => {
+    const add = (stat: SinkStat, text: string) => {
       const name = clean(PREFIX + (isTagged ? stat.tagged : stat.name));
-      const tags = isTagged ? `|#${tagsText(stat.tags)}` : "";
-      const line = `${name}:${text}${tags}`;
+      const line = `${name}:${text}${isTagged ? `|#${tagsText(stat.tags)}` : ""}`;
       if (datagram !== "" && datagram.length + line.length >= DATAGRAM_LIMIT_BYTES) {
-        this.#sender.send(datagram);
+        sender.send(datagram);
         datagram = "";
       }
       datagram = datagram === "" ? line : `${datagram}\n${line}`;
     };
     for (const stat of stats) {
       const { name, kind, value, counts } = stat;
-      if (counts) {
-        for (const [bucket, count] of counts.entries()) {
-          const more = since(`${name} ${bucket}`, count);
-          // All values in a bucket get its upper bound; those above the last bucket get the last bound.
-          const ms = BUCKETS_MS[bucket] ?? BUCKETS_MS.at(-1) ?? 0;
-          if (more > 0) add(stat, `${ms}|ms${more > 1 ? `|@${1 / more}` : ""}`);
-        }
-        continue;
+      for (const [bucket, count] of counts?.entries() ?? []) {
+        const more = since(`${name} ${bucket}`, count);
+        // All values in a bucket get its upper bound; those above the last bucket get the last bound.
+        const ms = BUCKETS_MS[bucket] ?? BUCKETS_MS.at(-1) ?? 0;
+        if (more > 0) add(stat, `${ms}|ms${more > 1 ? `|@${1 / more}` : ""}`);
       }
-      if (kind === "gauge") {
-        add(stat, `${value}|g`);
-        continue;
-      }
-      const more = since(name, value);
+      if (counts) continue;
+      if (kind === "gauge") add(stat, `${value}|g`);
+      const more = kind === "gauge" ? 0 : since(name, value);
       if (more > 0) add(stat, `${more}|c`);
     }
-    if (datagram !== "") this.#sender.send(datagram);
-    this.#sent = sent;
-  }
-
-  close(): void {
-    this.#closed = true;
-    this.#timer?.cancel();
-    this.#sender.close();
-  }
+    if (datagram !== "") sender.send(datagram);
+    sent = next;
+  };
+  const flush = () =>
+    flushing ??= send().catch((error) => {
+      log.debug("metrics could not be read", { error: messageOf(error) });
+    }).finally(() => flushing = undefined);
+  const wait = () => {
+    timer = view.clock.after(intervalMs, () => void flush().then(() => closed || wait()));
+  };
+  wait();
+  return {
+    flush,
+    close() {
+      closed = true;
+      timer?.cancel();
+      sender.close();
+    },
+  };
 }
 
 /** `:`, `|` and line breaks are syntax of the protocol. */

@@ -1,10 +1,7 @@
-/**
- * Version, commit and engine of this program.
- *
- * @module
- */
+/** Version, commit and engine of this program. @module */
 
 import process from "node:process";
+import type { ServerInfo } from "../../admin/mod.ts";
 import project from "../../../deno.json" with { type: "json" };
 
 /** Put in place by `scripts/compile.ts`; does not exist when running from source. */
@@ -17,24 +14,12 @@ export const VERSION: string = project.version;
 /** This is the executable, not the project's source. */
 export const IS_COMPILED: boolean = commit !== undefined;
 
-interface VersionInfo {
-  readonly version: string;
-  /** Abbreviated; `source` when running from source. */
-  readonly commit: string;
-  /** `bun 1.4.5`. */
-  readonly engine: string;
-  /** `linux x64`. */
-  readonly platform: string;
-}
-
-/** `engineName`: the engine that carries the traffic, as `src/net` names it: `bun 1.4.5`. */
-export function versionInfo(engineName: string): VersionInfo {
-  return {
-    version: VERSION,
-    commit: commit ?? "source",
-    engine: engineName,
-    platform: `${process.platform} ${process.arch}`,
-  };
+/** `engine`: the engine that carries the traffic, as `src/net` names it: `bun 1.4.5`. */
+export function versionInfo(
+  engine: string,
+): Pick<ServerInfo, "version" | "commit" | "engine" | "platform"> {
+  const platform = `${process.platform} ${process.arch}`;
+  return { version: VERSION, commit: commit ?? "source", engine, platform };
 }
 
 /** `postern 0.1.0 (commit abc1234, bun 1.4.5, linux x64)`. */

@@ -1,27 +1,22 @@
 /**
- * The main thread's side of one data worker: starts its thread and replaces a thread that dies.
+ * The data plane in worker threads. A worker that dies is replaced and gets the whole snapshot; the others go
+ * on serving meanwhile.
  *
  * @module
  */
 
 import { type LogLevel, messageOf, type Timer } from "../../base/mod.ts";
-import type { OpenSharedCells } from "../../plugin/mod.ts";
-import {
-  type Columns,
-  type ListenerView,
-  PROCESS_COLUMN,
-  type SharedCounts,
-} from "../../proxy/mod.ts";
+import { type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
+import { type Columns, type ListenerView, PROCESS_COLUMN, SharedCounts } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
-import { Channel, type Port } from "./channel.ts";
-import type { MainCalls, WorkerCalls } from "./protocol.ts";
-import type { PlaneOptions } from "./plane.ts";
-import type { RolloutMember } from "./rollout.ts";
+import { Channel, type MainCalls, type Port, type WorkerCalls } from "./channel.ts";
+import type { DataPlane, PlaneOptions } from "./plane.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
+import { Rollout, type RolloutMember } from "./rollout.ts";
 
-export interface WorkerPlaneOptions extends PlaneOptions {
-  readonly workers: number;
-  readonly logJson: boolean;
-  readonly logLevel: LogLevel;
+type Settings = "workers" | "logJson" | "logLevel";
+
+interface WorkerPlaneOptions extends PlaneOptions, Pick<ProxyOptions, Settings> {
   readonly logMemory: SharedArrayBuffer;
   readonly accessMemory: SharedArrayBuffer;
   /** Called when a worker has put lines into its rings. */
@@ -43,7 +38,7 @@ interface DataWorkerOptions {
 type WorkerChannel = Channel<WorkerCalls, MainCalls>;
 
 /** A worker without an answer for this long is stuck. */
-export const STUCK_MS = 2_000;
+const STUCK_MS = 2_000;
 /** Delay before a dead worker is replaced; it doubles while replacements die young. */
 const RESTART_MS = 200;
 const RESTART_MAX_MS = 10_000;
@@ -52,17 +47,15 @@ const YOUNG_MS = 10_000;
 const START_TIMEOUT_MS = 10_000;
 const START_TIMEOUT_MAX_MS = 80_000;
 
-export class DataWorker implements RolloutMember {
+class DataWorker implements RolloutMember {
   published: Snapshot | undefined;
   readonly #options: DataWorkerOptions;
   /** Resolves when the first thread runs, or was given up. */
   readonly #first = Promise.withResolvers<void>();
   #thread: Worker | undefined;
-  /** Present while the thread runs. */
   #channel: WorkerChannel | undefined;
   #listeners: Promise<readonly ListenerView[] | undefined> | undefined;
   #beat: Promise<void> | undefined;
-  /** Time of the beat that has not been answered. */
   #beatMs: number | undefined;
   #restart: Timer | undefined;
   #restartMs = RESTART_MS / 2;
@@ -239,4 +232,79 @@ function createDataWorker(): Worker {
   // A small heap: what passes through is not kept.
   const options = { type: "module", smol: true } as WorkerOptions;
   return new Worker(new URL("./worker.ts", import.meta.url), options);
+}
+
+/** Time limit of a worker's answer to the admin server. */
+const VIEW_TIMEOUT_MS = 1_000;
+/** Time limit of an answer that takes connections to endpoints. */
+const EXPLAIN_TIMEOUT_MS = 3_500;
+/** Connections have this long to be closed when a drain is over. */
+const AFTER_DRAIN_MS = 1_000;
+
+export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
+  const { clock, log, stats, workers: count } = options;
+  const counts = SharedCounts.create(count);
+  const cells = new SharedCells();
+  let level = options.logLevel;
+  /** A stuck worker does not delay the caller. */
+  const soon = <T>(answer: Promise<T>, withinMs = VIEW_TIMEOUT_MS): Promise<T | undefined> =>
+    new Promise((resolve) => {
+      const late = clock.after(withinMs, () => resolve(undefined));
+      answer.then((value) => {
+        late.cancel();
+        resolve(value);
+      });
+    });
+  const workers = Array.from({ length: count }, (_, worker) =>
+    new DataWorker({
+      worker,
+      counts,
+      plane: options,
+      lendCells: async (key, length) => await cells.lend(key, length),
+      level: () => level,
+      onStarted: () => rollout.look(),
+    }));
+  const rollout = new Rollout({ clock, log, stats, counts, members: workers });
+  /** Answers of all workers that come in time. */
+  const answers = async <T>(
+    ask: (worker: DataWorker) => Promise<T | undefined>,
+    withinMs?: number,
+  ): Promise<readonly T[]> => {
+    const all = await Promise.all(workers.map((worker) => soon(ask(worker), withinMs)));
+    return all.filter((answer) => answer !== undefined);
+  };
+
+  return {
+    rollout,
+    async retryFailed() {
+      const bound = await Promise.all(workers.map((worker) => worker.ask("retryFailed")));
+      return bound.every((all) => all === true);
+    },
+    listeners: () => answers((worker) => worker.listeners()),
+    views: (wanted) => answers((worker) => worker.ask("view", wanted)),
+    used: () => answers((worker) => worker.ask("used")),
+    explain: (question) => answers((worker) => worker.ask("explain", question), EXPLAIN_TIMEOUT_MS),
+    async stuck() {
+      await Promise.all(workers.map((worker) => soon(worker.beat(), worker.untilStuckMs)));
+      return workers.flatMap(({ untilStuckMs }, worker) =>
+        untilStuckMs > 0 ? [] : [`data worker ${worker} has not answered for ${STUCK_MS / 1_000} s`]
+      );
+    },
+    setLogLevel(next) {
+      level = next;
+      for (const worker of workers) worker.tell(next);
+    },
+    drainInbound() {
+      for (const worker of workers) void worker.ask("drainInbound");
+    },
+    async drain(timeoutMs) {
+      for (const worker of workers) worker.retire();
+      const withinMs = timeoutMs + AFTER_DRAIN_MS;
+      await Promise.all(workers.map((worker) => soon(worker.ask("drain", timeoutMs), withinMs)));
+    },
+    close() {
+      rollout.close();
+      for (const worker of workers) worker.terminate();
+    },
+  };
 }

@@ -7,7 +7,8 @@
 
 import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
-import type { AccessLines } from "../log/access_lines.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
+import type { AccessLines } from "../log/log_rings.ts";
 import {
   type Columns,
   DataPath,
@@ -46,13 +47,12 @@ export interface DataPlane {
   close(): void;
 }
 
-export interface PlaneOptions {
+type Settings = "maxConnections" | "idleTimeoutMs" | "lifetimeMs";
+
+export interface PlaneOptions extends Pick<ProxyOptions, Settings> {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
-  readonly maxConnections: number;
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
   readonly remoteAuthorize: RemoteAuthorize;
   /** Resolves when a snapshot with the certificate has been handed to {@link Rollout.apply}. */
   readonly fetchCertificate: FetchCertificate;

@@ -13,12 +13,16 @@ import {
 } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
 import { DataPath, SharedCounts } from "../../proxy/mod.ts";
-import { Channel, type Port } from "./channel.ts";
+import {
+  Channel,
+  type MainCalls,
+  type Port,
+  type WorkerCalls,
+  type WorkerStart,
+} from "./channel.ts";
 import { FailureContainer } from "./contain_failures.ts";
-import { type AccessLines, createAccessLines } from "../log/access_lines.ts";
+import { type AccessLines, createAccessLines, LogRings } from "../log/log_rings.ts";
 import { createLogOutput } from "../log/log_output.ts";
-import { LogRings } from "../log/log_rings.ts";
-import type { MainCalls, WorkerCalls, WorkerStart } from "./protocol.ts";
 import { trimWhenQuiet } from "./quiet_trim.ts";
 
 const holder: LevelHolder = { level: "info" };

@@ -6,7 +6,7 @@
 
 import { connect, type Socket } from "node:net";
 import { type Log, silentLog, systemClock, systemRandom } from "../../../src/base/mod.ts";
-import { ColumnTable } from "../../../src/app/workers/columns.ts";
+import { ColumnTable } from "../../../src/app/workers/rollout.ts";
 import { runtimeEngine } from "../../../src/net/mod.ts";
 import { DataPath, type DataPathOptions, SharedCounts } from "../../../src/proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../../src/snapshot/mod.ts";

@@ -14,7 +14,7 @@ import {
 } from "../../../src/base/mod.ts";
 import { LogRings } from "../../../src/app/log/log_rings.ts";
 import type { DataPlane } from "../../../src/app/workers/plane.ts";
-import { createWorkerPlane } from "../../../src/app/workers/worker_plane.ts";
+import { createWorkerPlane } from "../../../src/app/workers/data_worker.ts";
 import type { ConnectionView } from "../../../src/proxy/mod.ts";
 import type { HttpRules, PluginUse, Snapshot } from "../../../src/snapshot/mod.ts";
 import { createAuthority } from "../certs/certificates.ts";

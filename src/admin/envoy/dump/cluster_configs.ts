@@ -1,16 +1,24 @@
-/** Clusters and their endpoints as Envoy's `/config_dump` has them. @module */
+/**
+ * `configs` of `/config_dump`: the state in force in Envoy's format, for Consul's tools and for scripts that
+ * read Envoy's dump. State that Envoy has no message for is in the rest of the page.
+ *
+ * @module
+ */
 
 import { DEFAULT_OUTLIER, type LoadBalancing, type OutlierPolicy } from "../../../balance/mod.ts";
 import { INBOUND_KEY, type Snapshot, type UpstreamPart } from "../../../snapshot/mod.ts";
-import { type EnvoyClusterView, hostsOf, type TargetCluster } from "../clusters.ts";
-import { addressJson, durationJson, type Json } from "../json.ts";
+import { clustersOf, type EnvoyClusterView, hostsOf, type TargetCluster } from "../clusters.ts";
+import { addressJson, durationJson, type Json, typedJson } from "../listeners.ts";
+import { secretsConfigDump } from "../../secrets/secrets_dump.ts";
+import type { AdminView } from "../../view.ts";
+import { listenerConfigs, namedRoutes } from "./listener_configs.ts";
 
 const API = "type.googleapis.com/envoy";
 /** Envoy's default of every limit of a cluster. */
 const DEFAULT_LIMIT = 1_024;
 const DEFAULT_RING = { minimumSize: 1_024, maximumSize: 8_388_608 };
 
-export function clusterConfig(cluster: EnvoyClusterView, snapshot: Snapshot): Json {
+function clusterConfig(cluster: EnvoyClusterView, snapshot: Snapshot): Json {
   const type = { "@type": `${API}.config.cluster.v3.Cluster`, name: cluster.name };
   switch (cluster.kind) {
     case "local": {
@@ -28,13 +36,11 @@ export function clusterConfig(cluster: EnvoyClusterView, snapshot: Snapshot): Js
     case "aggregate":
       return {
         ...type,
-        cluster_type: {
-          name: "envoy.clusters.aggregate",
-          typed_config: {
-            "@type": `${API}.extensions.clusters.aggregate.v3.ClusterConfig`,
-            clusters: cluster.children,
-          },
-        },
+        cluster_type: typedJson(
+          "envoy.clusters.aggregate",
+          "extensions.clusters.aggregate.v3.ClusterConfig",
+          { clusters: cluster.children },
+        ),
         lb_policy: "CLUSTER_PROVIDED",
       };
     case "target":
@@ -50,22 +56,18 @@ function targetConfig({ name, upstream, resolver, target }: TargetCluster): Json
     ...balancingOf(resolver.balancing),
     circuit_breakers: limitsOf(upstream),
     outlier_detection: outlierOf(resolver.outlier),
-    transport_socket: {
-      name: "tls",
-      typed_config: {
-        "@type": `${API}.extensions.transport_sockets.tls.v3.UpstreamTlsContext`,
-        common_tls_context: {
-          tls_params: {},
-          validation_context: {
-            match_typed_subject_alt_names: target.spiffeUris.map((uri) => ({
-              san_type: "URI",
-              matcher: { exact: uri },
-            })),
-          },
+    transport_socket: typedJson("tls", "extensions.transport_sockets.tls.v3.UpstreamTlsContext", {
+      common_tls_context: {
+        tls_params: {},
+        validation_context: {
+          match_typed_subject_alt_names: target.spiffeUris.map((uri) => ({
+            san_type: "URI",
+            matcher: { exact: uri },
+          })),
         },
-        sni: target.sni,
       },
-    },
+      sni: target.sni,
+    }),
     common_lb_config: { healthy_panic_threshold: {} },
     alt_stat_name: name,
   };
@@ -105,23 +107,20 @@ function balancingOf(balancing: LoadBalancing): Json {
         lb_policy: "LEAST_REQUEST",
         least_request_lb_config: { choice_count: balancing.choiceCount },
       };
-    case "ring_hash":
-      return { lb_policy: "RING_HASH", ...ringOf(balancing) };
+    case "ring_hash": {
+      const { minimumSize: least, maximumSize: most } = balancing;
+      const sizes = {
+        ...(least !== DEFAULT_RING.minimumSize && { minimum_ring_size: String(least) }),
+        ...(most !== DEFAULT_RING.maximumSize && { maximum_ring_size: String(most) }),
+      };
+      const ring = Object.keys(sizes).length > 0 && { ring_hash_lb_config: sizes };
+      return { lb_policy: "RING_HASH", ...ring };
+    }
   }
 }
 
-function ringOf(
-  { minimumSize, maximumSize }: Extract<LoadBalancing, { kind: "ring_hash" }>,
-): Json {
-  const sizes = {
-    ...(minimumSize !== DEFAULT_RING.minimumSize && { minimum_ring_size: String(minimumSize) }),
-    ...(maximumSize !== DEFAULT_RING.maximumSize && { maximum_ring_size: String(maximumSize) }),
-  };
-  return Object.keys(sizes).length === 0 ? {} : { ring_hash_lb_config: sizes };
-}
-
 /** `undefined`: it has no endpoints of its own. */
-export function endpointConfig(cluster: EnvoyClusterView): Json | undefined {
+function endpointConfig(cluster: EnvoyClusterView): Json | undefined {
   if (cluster.kind === "aggregate") return undefined;
   const endpoints = hostsOf(cluster).map(({ address, weight, isUnhealthy }) => ({
     endpoint: { address: addressJson(address) },
@@ -132,5 +131,68 @@ export function endpointConfig(cluster: EnvoyClusterView): Json | undefined {
     "@type": `${API}.config.endpoint.v3.ClusterLoadAssignment`,
     cluster_name: cluster.name,
     endpoints: [{ locality: {}, lb_endpoints: endpoints }],
+  };
+}
+
+const ADMIN = "type.googleapis.com/envoy.admin.v3";
+
+/** Dumps in Envoy's order, which scripts rely on. */
+export function envoyConfigs(
+  view: AdminView,
+  { withEndpoints }: { readonly withEndpoints: boolean },
+): readonly Json[] {
+  const snapshot = view.snapshot();
+  return [
+    bootstrap(view, snapshot),
+    {
+      "@type": `${ADMIN}.ClustersConfigDump`,
+      dynamic_active_clusters: clustersOf(snapshot).flatMap((cluster) =>
+        snapshot
+          ? [{ version_info: String(snapshot.version), cluster: clusterConfig(cluster, snapshot) }]
+          : []
+      ),
+    },
+    ...(withEndpoints
+      ? [{
+        "@type": `${ADMIN}.EndpointsConfigDump`,
+        dynamic_endpoint_configs: clustersOf(snapshot).map(endpointConfig)
+          .filter((config) => config !== undefined)
+          .map((config) => ({ endpoint_config: config })),
+      }]
+      : []),
+    {
+      "@type": `${ADMIN}.ListenersConfigDump`,
+      dynamic_listeners: (snapshot ? listenerConfigs(snapshot, snapshot.datacenter) : []).map(
+        ({ name, version, config }) => ({
+          name,
+          active_state: { version_info: String(version), listener: config },
+        }),
+      ),
+    },
+    { "@type": `${ADMIN}.ScopedRoutesConfigDump` },
+    {
+      "@type": `${ADMIN}.RoutesConfigDump`,
+      dynamic_route_configs: (snapshot ? namedRoutes(snapshot) : []).map(({ version, config }) => ({
+        version_info: String(version),
+        route_config: config,
+      })),
+    },
+    secretsConfigDump(view),
+  ];
+}
+
+function bootstrap(view: AdminView, snapshot: Snapshot | undefined): Json {
+  const interval = view.source()?.metrics?.flushInterval ?? "";
+  return {
+    "@type": `${ADMIN}.BootstrapConfigDump`,
+    bootstrap: {
+      node: {
+        id: snapshot?.proxyId ?? "",
+        cluster: snapshot?.service ?? "",
+        metadata: { namespace: "default", partition: "default" },
+        user_agent_name: "postern",
+      },
+      ...(interval !== "" && { stats_flush_interval: interval }),
+    },
   };
 }

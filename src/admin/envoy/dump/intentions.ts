@@ -9,7 +9,7 @@
 import type { Intention, Permission } from "../../../policy/mod.ts";
 import type { Snapshot } from "../../../snapshot/mod.ts";
 import { NOT_SHOWN } from "../../redact.ts";
-import type { Json } from "../json.ts";
+import type { Json } from "../listeners.ts";
 
 /** `withRequests`: permissions become rules; otherwise they deny. */
 export function rbacRules(

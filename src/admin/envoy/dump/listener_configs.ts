@@ -13,15 +13,23 @@ import {
   type UpstreamPart,
 } from "../../../snapshot/mod.ts";
 import { LOCAL_APP } from "../clusters.ts";
-import { addressJson, durationJson, type Json } from "../json.ts";
-import { exposedPathName, listenerName, PUBLIC_LISTENER } from "../listeners.ts";
+import {
+  addressJson,
+  durationJson,
+  exposedPathName,
+  type Json,
+  listenerName,
+  PUBLIC_LISTENER,
+  typedJson,
+} from "../listeners.ts";
 import { rbacRules } from "./intentions.ts";
 import { chainRoutes, edgeRoutes, onlyCluster, routeConfig } from "./route_configs.ts";
 
-const API = "type.googleapis.com/envoy";
-const FILTERS = `${API}.extensions.filters`;
+const FILTERS = "extensions.filters";
 const HTTP = "envoy.filters.http";
 const NETWORK = "envoy.filters.network";
+const ROUTER = typedJson(`${HTTP}.router`, `${FILTERS}.http.router.v3.Router`);
+const CALLER_PARTS = { subject: true, cert: true, chain: true, dns: true, uri: true };
 
 /** Plugins that do what a filter of Envoy's does, by its name. */
 const FILTER_NAMES: Readonly<Record<string, string>> = {
@@ -34,15 +42,13 @@ const FILTER_NAMES: Readonly<Record<string, string>> = {
 };
 
 /** A table of routes that a listener refers to by name. */
-export interface NamedRoutes {
+interface NamedRoutes {
   readonly version: number;
   readonly config: Json;
 }
 
-export interface ListenerConfig {
+interface ListenerConfig extends NamedRoutes {
   readonly name: string;
-  readonly version: number;
-  readonly config: Json;
 }
 
 export function listenerConfigs(snapshot: Snapshot, datacenter: string): readonly ListenerConfig[] {
@@ -54,7 +60,7 @@ export function listenerConfigs(snapshot: Snapshot, datacenter: string): readonl
   ) => {
     const name = listenerName({ name: id, address: "" }, snapshot);
     const config = {
-      "@type": `${API}.config.listener.v3.Listener`,
+      "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
       name,
       address: addressJson(bind),
       ...rest,
@@ -73,7 +79,7 @@ export function listenerConfigs(snapshot: Snapshot, datacenter: string): readonl
     const filter = connectionManager(part.http, {
       prefix: `ingress_upstream_${name}`,
       routes: { rds: rds(name) },
-      filters: [...pluginFilters(part.plugins), router()],
+      filters: [...pluginFilters(part.plugins), ROUTER],
     });
     add(id, part, { filter_chains: [{ filters: [filter] }], traffic_direction: "OUTBOUND" });
   }
@@ -114,41 +120,26 @@ function publicListener(inbound: InboundPart, snapshot: Snapshot): Json {
       routes: { route_config: oneRoute(PUBLIC_LISTENER, { prefix: "/" }, http) },
       filters: [
         ...(inbound.tokens ? pluginFilters([inbound.tokens]) : []),
-        {
-          name: `${HTTP}.rbac`,
-          typed_config: {
-            "@type": `${FILTERS}.http.rbac.v3.RBAC`,
-            rules: rbacRules(snapshot, true),
-          },
-        },
+        typedJson(`${HTTP}.rbac`, `${FILTERS}.http.rbac.v3.RBAC`, {
+          rules: rbacRules(snapshot, true),
+        }),
         // Envoy's filter for the calling service, which Postern knows of every request.
-        {
-          name: `${HTTP}.header_to_metadata`,
-          typed_config: { "@type": `${FILTERS}.http.header_to_metadata.v3.Config` },
-        },
+        typedJson(`${HTTP}.header_to_metadata`, `${FILTERS}.http.header_to_metadata.v3.Config`),
         ...pluginFilters(inbound.plugins),
-        router(),
+        ROUTER,
       ],
     })]
     : [
-      {
-        name: `${NETWORK}.rbac`,
-        typed_config: {
-          "@type": `${FILTERS}.network.rbac.v3.RBAC`,
-          rules: rbacRules(snapshot, false),
-          stat_prefix: "connect_authz",
-        },
-      },
+      typedJson(`${NETWORK}.rbac`, `${FILTERS}.network.rbac.v3.RBAC`, {
+        rules: rbacRules(snapshot, false),
+        stat_prefix: "connect_authz",
+      }),
       tcpProxy(PUBLIC_LISTENER, LOCAL_APP),
     ];
-  const transport = {
-    name: "tls",
-    typed_config: {
-      "@type": `${API}.extensions.transport_sockets.tls.v3.DownstreamTlsContext`,
-      common_tls_context: { tls_params: {} },
-      require_client_certificate: true,
-    },
-  };
+  const transport = typedJson("tls", "extensions.transport_sockets.tls.v3.DownstreamTlsContext", {
+    common_tls_context: { tls_params: {} },
+    require_client_certificate: true,
+  });
   return {
     filter_chains: [{ filters, transport_socket: transport }],
     traffic_direction: "INBOUND",
@@ -176,7 +167,7 @@ function upstreamListener(
     routes: cluster === undefined
       ? { rds: rds(id) }
       : { route_config: withoutType(routeConfig(id, [{ name: place, domains: ["*"], routes }])) },
-    filters: [...pluginFilters(upstream.plugins), router()],
+    filters: [...pluginFilters(upstream.plugins), ROUTER],
   });
   return { filter_chains: [{ filters: [filter] }], traffic_direction: "OUTBOUND" };
 }
@@ -187,7 +178,7 @@ function exposed(part: ExposedPart): Json {
   const filter = connectionManager(part.http, {
     prefix,
     routes: { route_config: oneRoute(prefix, { path: part.path }, part.http) },
-    filters: [router()],
+    filters: [ROUTER],
   });
   const { onlyFrom } = part;
   const match = onlyFrom &&
@@ -221,57 +212,32 @@ function connectionManager(
   },
 ): Json {
   const isPublic = prefix === PUBLIC_LISTENER;
-  return {
-    name: `${NETWORK}.http_connection_manager`,
-    typed_config: {
-      "@type": `${FILTERS}.network.http_connection_manager.v3.HttpConnectionManager`,
-      stat_prefix: prefix,
-      ...routes,
-      http_filters: filters,
-      tracing: { random_sampling: {} },
-      ...(headBytes !== DEFAULT_HTTP_LIMITS.headBytes && {
-        max_request_headers_kb: Math.floor(headBytes / 1_024),
-      }),
-      ...(isPublic && !sanitizes && {
-        forward_client_cert_details: "APPEND_FORWARD",
-        set_current_client_cert_details: {
-          subject: true,
-          cert: true,
-          chain: true,
-          dns: true,
-          uri: true,
-        },
-      }),
-      upgrade_configs: [{ upgrade_type: "websocket" }],
-      ...(path.normalize && { normalize_path: true }),
-      ...(path.mergeSlashes && { merge_slashes: true }),
-    },
-  };
+  const type = `${FILTERS}.network.http_connection_manager.v3.HttpConnectionManager`;
+  return typedJson(`${NETWORK}.http_connection_manager`, type, {
+    stat_prefix: prefix,
+    ...routes,
+    http_filters: filters,
+    tracing: { random_sampling: {} },
+    ...(headBytes !== DEFAULT_HTTP_LIMITS.headBytes && {
+      max_request_headers_kb: Math.floor(headBytes / 1_024),
+    }),
+    ...(isPublic && !sanitizes && {
+      forward_client_cert_details: "APPEND_FORWARD",
+      set_current_client_cert_details: CALLER_PARTS,
+    }),
+    upgrade_configs: [{ upgrade_type: "websocket" }],
+    ...(path.normalize && { normalize_path: true }),
+    ...(path.mergeSlashes && { merge_slashes: true }),
+  });
 }
 
 function tcpProxy(prefix: string, cluster: string): Json {
-  return {
-    name: `${NETWORK}.tcp_proxy`,
-    typed_config: {
-      "@type": `${FILTERS}.network.tcp_proxy.v3.TcpProxy`,
-      stat_prefix: prefix,
-      cluster,
-    },
-  };
+  const config = { stat_prefix: prefix, cluster };
+  return typedJson(`${NETWORK}.tcp_proxy`, `${FILTERS}.network.tcp_proxy.v3.TcpProxy`, config);
 }
 
 function rds(name: string): Json {
-  return {
-    config_source: { ads: {}, resource_api_version: "V3" },
-    route_config_name: name,
-  };
-}
-
-function router(): Json {
-  return {
-    name: `${HTTP}.router`,
-    typed_config: { "@type": `${FILTERS}.http.router.v3.Router` },
-  };
+  return { config_source: { ads: {}, resource_api_version: "V3" }, route_config_name: name };
 }
 
 /** Names only: a plugin's configuration may hold a key. */

@@ -3,7 +3,7 @@
 import type { ValueMatch } from "../../../chain/mod.ts";
 import type { ChainPart, ChainRoute, EdgePart, Snapshot } from "../../../snapshot/mod.ts";
 import { resolverCluster } from "../clusters.ts";
-import type { Json } from "../json.ts";
+import type { Json } from "../listeners.ts";
 import { textMatch } from "./intentions.ts";
 
 const TYPE = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";

@@ -4,10 +4,11 @@
  * @module
  */
 
+import { usage } from "../../flags/parse_flags.ts";
 import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, extname, join, relative, resolve } from "node:path";
 import process from "node:process";
-import { messageOf, ProxyError } from "../../../base/mod.ts";
+import { messageOf } from "../../../base/mod.ts";
 
 const TEST_FILE = /[._]test\.[cm]?[jt]s$/;
 
@@ -19,6 +20,11 @@ export function shown(path: string): string {
   return near.startsWith("..") ? path : near;
 }
 
+/** The name of a module of Node, with its prefix. */
+export function nodeName(name: string): string {
+  return name.startsWith("node:") ? name : `node:${name}`;
+}
+
 export function isTestFile(path: string): boolean {
   return TEST_FILE.test(path);
 }
@@ -28,19 +34,19 @@ export async function testFilesOf(path: string): Promise<string[]> {
   const whole = resolve(path);
   const isDirectory = await stat(whole).then((found) => found.isDirectory(), (error) => {
     const fact = error.code === "ENOENT" ? "there is no such file" : messageOf(error);
-    throw new ProxyError("usage", `Cannot test ${path}: ${fact}`);
+    throw usage(`Cannot test ${path}: ${fact}`);
   });
   if (isDirectory) {
     const tests = (await readdir(whole)).filter((name) => TEST_FILE.test(name)).sort();
     if (tests.length > 0) return tests.map((name) => join(whole, name));
-    throw new ProxyError("usage", `Cannot test ${path}: no file there ends in _test.ts`);
+    throw usage(`Cannot test ${path}: no file there ends in _test.ts`);
   }
   if (isTestFile(whole)) return [whole];
   const tests = await testsBeside(whole);
   if (tests.length > 0) return tests;
   const extension = extname(whole);
   const wanted = `${basename(whole, extension)}_test${extension}`;
-  throw new ProxyError("usage", `Cannot test ${path}: there is no ${wanted} beside it`);
+  throw usage(`Cannot test ${path}: there is no ${wanted} beside it`);
 }
 
 /** Tests of the plugin at that absolute path; often none. */

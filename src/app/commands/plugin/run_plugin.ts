@@ -1,8 +1,4 @@
-/**
- * `postern plugin`: tools for the author of a plugin.
- *
- * @module
- */
+/** `postern plugin`: tools for the author of a plugin. @module */
 
 import process from "node:process";
 import { builtInSummaries } from "../../../built_in/mod.ts";

@@ -6,7 +6,7 @@
  */
 
 import process from "node:process";
-import { formatText, messageOf, systemClock } from "../../../base/mod.ts";
+import { type Clock, formatText, messageOf, systemClock } from "../../../base/mod.ts";
 import { AUTHOR_KIT, type Mounted } from "../../../kit/mod.ts";
 import {
   builtinModule,
@@ -17,8 +17,7 @@ import {
   whyNoImport,
 } from "../../../plugin/mod.ts";
 import { bundle } from "../../../source/mod.ts";
-import { shown, testFilesOf, type Write } from "./plugin_files.ts";
-import { type TestOutcome, Tests } from "./test_module.ts";
+import { nodeName, shown, testFilesOf, type Write } from "./plugin_files.ts";
 
 const KIT = "postern/kit";
 const TEST_MODULE = "node:test";
@@ -84,10 +83,6 @@ async function testFile(
   });
 }
 
-function nodeName(name: string): string {
-  return name.startsWith("node:") ? name : `node:${name}`;
-}
-
 function stray(fail: (error: unknown) => void): () => void {
   process.on("uncaughtException", fail).on("unhandledRejection", fail);
   return () => void process.off("uncaughtException", fail).off("unhandledRejection", fail);
@@ -109,4 +104,91 @@ function faultText(error: unknown): string {
     ? [`at ${shown(place.path)}:${place.line}:${place.column}`, `   ${place.text}`]
     : [];
   return [...lines, ...at].map((line) => `          ${line}`.trimEnd() + "\n").join("");
+}
+
+type Body = () => unknown;
+type Declare = (name: string, body: Body) => void;
+
+interface Test {
+  readonly name: string;
+  readonly body: Body;
+}
+
+interface TestModule {
+  readonly test: Declare;
+  readonly it: Declare;
+  readonly describe: Declare;
+  readonly suite: Declare;
+  readonly default: Declare;
+}
+
+export interface TestOutcome {
+  readonly name: string;
+  readonly ms: number;
+  /** The error; absent: the test passed. */
+  readonly thrown?: { readonly error: unknown };
+}
+
+/** Longer tests are stuck: the clock of the kit does not move by itself. */
+export const TEST_LIMIT_MS = 10_000;
+const MAX_TESTS = 10_000;
+
+/** Tests as they are declared, run one after the other. */
+export class Tests {
+  readonly module: TestModule;
+  readonly #tests: Test[] = [];
+  readonly #groups: string[] = [];
+  #isOpen = true;
+
+  constructor() {
+    const test: Declare = (name, body) => this.#add(name, body);
+    const describe: Declare = (name, body) => this.#group(name, body);
+    this.module = { test, it: test, describe, suite: describe, default: test };
+  }
+
+  #add(name: string, body: Body): void {
+    if (typeof name !== "string" || typeof body !== "function") {
+      throw new TypeError("test: give a name and a function; options are not known here");
+    }
+    if (!this.#isOpen) throw new TypeError(`test: "${name}" is declared while tests run`);
+    if (this.#tests.length >= MAX_TESTS) throw new RangeError(`more than ${MAX_TESTS} tests`);
+    this.#tests.push({ name: [...this.#groups, name].join(" > "), body });
+  }
+
+  #group(name: string, body: Body): void {
+    if (typeof name !== "string" || typeof body !== "function") {
+      throw new TypeError("describe: give a name and a function; options are not known here");
+    }
+    this.#groups.push(name);
+    try {
+      if (body() instanceof Promise) throw new TypeError(`describe: "${name}" is async`);
+    } finally {
+      this.#groups.pop();
+    }
+  }
+
+  /** `stray` reports errors that no code awaits while a test runs. Never rejects. */
+  async run(clock: Clock, { onOutcome, stray }: {
+    readonly onOutcome: (outcome: TestOutcome) => void;
+    readonly stray: (fail: (error: unknown) => void) => () => void;
+  }): Promise<void> {
+    this.#isOpen = false;
+    for (const { name, body } of this.#tests) {
+      const startedMs = clock.monotonic();
+      const failed = Promise.withResolvers<never>();
+      const quiet = stray((error) => failed.reject(error));
+      const timer = clock.after(TEST_LIMIT_MS, () => {
+        failed.reject(new Error(`not done after ${TEST_LIMIT_MS / 1_000} s`));
+      });
+      let thrown: TestOutcome["thrown"];
+      try {
+        await Promise.race([Promise.try(body), failed.promise]);
+      } catch (error) {
+        thrown = { error };
+      }
+      timer.cancel();
+      quiet();
+      onOutcome({ name, ms: clock.monotonic() - startedMs, ...(thrown && { thrown }) });
+    }
+  }
 }

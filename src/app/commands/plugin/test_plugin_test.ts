@@ -5,8 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { FakeClock } from "../../../../test/kit/clock/clock.ts";
 import { settle } from "../../../kit/mod.ts";
-import { TEST_LIMIT_MS, type TestOutcome, Tests } from "./test_module.ts";
-import { testPlugins } from "./test_plugin.ts";
+import { TEST_LIMIT_MS, type TestOutcome, testPlugins, Tests } from "./test_plugin.ts";
 
 const PLUGIN = `import * as v from "valibot";
 interface Unused {}
@@ -104,8 +103,11 @@ for (
 test("testPlugins() rejects a path without tests", async () => {
   await assert.rejects(testPlugins(["nowhere.ts"], () => {}), /nowhere\.ts: there is no such file/);
   const here = import.meta.dirname ?? "";
-  const beside = join(here, "templates.ts");
-  await assert.rejects(testPlugins([beside], () => {}), /there is no templates_test\.ts beside it/);
+  const beside = join(here, "type_files.ts");
+  await assert.rejects(
+    testPlugins([beside], () => {}),
+    /there is no type_files_test\.ts beside it/,
+  );
   await assert.rejects(testPlugins([join(here, "..", "..")], () => {}), /ends in _test\.ts/);
 });
 

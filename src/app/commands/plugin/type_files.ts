@@ -52,7 +52,6 @@ function readAll(): TypeFiles {
   };
 }
 
-/** For the executable. */
 export function packedTypes(): Uint8Array {
   return gzipSync(JSON.stringify(filesOfPackages()), { level: 9 });
 }

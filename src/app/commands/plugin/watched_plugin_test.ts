@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { formatJson } from "../../../base/mod.ts";
 import { mount, settle, status } from "../../../kit/mod.ts";
 import type { Plugin, PluginDefinition } from "../../../plugin/mod.ts";
-import { readLogLine } from "./dev_lines.ts";
+import { readLogLine } from "./dev_plugin.ts";
 import { watched } from "./watched_plugin.ts";
 
 const definition = (onRequest: NonNullable<Plugin["onRequest"]>): PluginDefinition => ({

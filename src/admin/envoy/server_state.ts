@@ -1,0 +1,88 @@
+/** `/ready` and `/server_info`: the state of the proxy with Envoy's names, and the reasons. @module */
+
+import type { AdminView, Health } from "../view.ts";
+import type { Json } from "./listeners.ts";
+import { mergeEndpoints } from "../merge.ts";
+import { lines } from "../redact.ts";
+import { troubleTexts, upstreamTroubles } from "../upstream_troubles.ts";
+
+/** `COMMIT/VERSION/Clean/RELEASE/postern`, in the form of Envoy's. */
+function versionText({ commit, version }: AdminView["info"]): string {
+  return `${commit}/${version}/Clean/RELEASE/postern`;
+}
+
+export async function serverInfo(view: AdminView): Promise<Json> {
+  const { version, commit, engine, platform, pid, workers, startedMs, limits, options } = view.info;
+  const { name, reasons, warnings, listeners } = await stateOf(view);
+  const snapshot = view.snapshot();
+  const [, trustDomain = ""] = /^spiffe:\/\/([^/]+)/.exec(snapshot?.credentials?.uri ?? "") ?? [];
+  const uptime = `${Math.floor((view.clock.monotonic() - startedMs) / 1_000)}s`;
+  return {
+    version: versionText(view.info),
+    state: name,
+    uptime_current_epoch: uptime,
+    uptime_all_epochs: uptime,
+    hot_restart_version: "disabled",
+    command_line_options: { concurrency: workers, log_level: view.logLevel() },
+    node: { id: snapshot?.proxyId ?? "", cluster: snapshot?.service ?? "" },
+    postern: {
+      version,
+      commit,
+      engine,
+      platform,
+      pid,
+      workers,
+      options,
+      trust_domain: trustDomain,
+      not_ready: reasons,
+      warnings,
+      listeners,
+      limits: { open_files: limits.openFiles ?? "none", max_connections: limits.maxConnections },
+    },
+  };
+}
+
+interface AdminState extends Omit<Health, "notReady"> {
+  /** As in Envoy's `/server_info`. */
+  readonly name: "LIVE" | "DRAINING" | "PRE_INITIALIZING" | "INITIALIZING";
+  /** Empty: ready. */
+  readonly reasons: readonly string[];
+}
+
+export async function stateOf(view: AdminView): Promise<AdminState> {
+  const { notReady, ...rest } = await view.health();
+  if (view.draining()) {
+    return { ...rest, name: "DRAINING", reasons: ["draining: no new connections"] };
+  }
+  if (notReady.length === 0) return { ...rest, name: "LIVE", reasons: [] };
+  const name = view.snapshot() ? "INITIALIZING" : "PRE_INITIALIZING";
+  return { ...rest, name, reasons: notReady };
+}
+
+/** The catalog and the upstreams count only where `want` names them and the proxy itself is ready. */
+export async function readyPage(
+  view: AdminView,
+  want: { readonly catalog: boolean; readonly upstreams: boolean },
+): Promise<{ readonly status: 200 | 400 | 503; readonly body: string }> {
+  const [state, endpoints] = await Promise.all([stateOf(view), view.endpoints()]);
+  const upstreams = troubleTexts(upstreamTroubles(view, mergeEndpoints(endpoints)));
+  const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
+  let name: string = state.name;
+  let { reasons } = state;
+  if (want.catalog && reasons.length === 0) {
+    const catalog = await view.catalog();
+    if (catalog.kind === "unsupported") {
+      return { status: 400, body: `Cannot look into the catalog: ${catalog.reason}\n` };
+    }
+    if (catalog.failing.length > 0) [name, reasons] = ["NOT_PASSING", catalog.failing];
+  }
+  if (want.upstreams && reasons.length === 0 && upstreams.length > 0) {
+    [name, reasons] = ["UPSTREAMS_NOT_USABLE", upstreams];
+  }
+  const warnings = [...new Set([...state.warnings, ...refused, ...upstreams])]
+    .filter((line) => !reasons.includes(line)).map((line) => `warning: ${line}`);
+  return {
+    status: reasons.length === 0 ? 200 : 503,
+    body: lines([name, ...reasons, ...warnings]),
+  };
+}

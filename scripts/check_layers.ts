@@ -5,7 +5,6 @@
  * wrong.
  *
  *     deno run --allow-read scripts/check_layers.ts
- *
  * @module
  */
 

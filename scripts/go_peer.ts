@@ -1,7 +1,6 @@
 /**
  * Peers of the tests that are Go programs: built from a module below `test/peers` into the cache, once
  * for every state of its files.
- *
  * @module
  */
 

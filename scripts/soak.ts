@@ -5,7 +5,6 @@
  *
  *     deno task soak                five minutes
  *     deno task soak -minutes 60
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * Negotiates the content coding (RFC 9110 12.5.3).
- *
- * @module
- */
+/** Negotiates the content coding (RFC 9110 12.5.3). @module */
 
 const WEIGHT = /^(?:0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)$/;
 

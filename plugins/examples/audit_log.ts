@@ -1,7 +1,6 @@
 /**
  * Example: logs each request that changes something: caller, resource and result. Values of the query, and of
  * headers that are not configured, are never written.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * `CheckRequest` and `CheckResponse` of `envoy.service.auth.v3`.
- *
- * @module
- */
+/** `CheckRequest` and `CheckResponse` of `envoy.service.auth.v3`. @module */
 
 import type { Connection } from "../../src/plugin/api.ts";
 import {

@@ -1,6 +1,5 @@
 /**
  * The response to a denied request; for gRPC callers with a gRPC status, mapped as in Envoy.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * Calls the authorization service by gRPC: `envoy.service.auth.v3.Authorization/Check`.
- *
- * @module
- */
+/** Calls the authorization service by gRPC: `envoy.service.auth.v3.Authorization/Check`. @module */
 
 import type { Bytes, Host, HttpResponse } from "../../src/plugin/api.ts";
 import { type Check, decodeCheckResponse, encodeCheckRequest } from "./check_messages.ts";

@@ -1,8 +1,4 @@
-/**
- * Selects headers by name.
- *
- * @module
- */
+/** Selects headers by name. @module */
 
 import type { Host } from "../../src/plugin/api.ts";
 import type { Matcher } from "./config.ts";

@@ -1,7 +1,6 @@
 /**
  * The part of Protocol Buffers that `CheckRequest` and `CheckResponse` need: numbers and length-delimited
  * fields.
- *
  * @module
  */
 

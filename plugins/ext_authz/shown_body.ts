@@ -1,6 +1,5 @@
 /**
  * The beginning of a body, for the authorization service, and the request that continues with the whole body.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The verdict of the authorization service about a request, whichever protocol it was asked by.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Adds, sets and removes headers of requests and responses, on a listener and on each of its routes.
- *
  * @module
  */
 

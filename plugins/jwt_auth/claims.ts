@@ -1,8 +1,4 @@
-/**
- * Checks the claims of verified tokens.
- *
- * @module
- */
+/** Checks the claims of verified tokens. @module */
 
 import type { Claims } from "../../src/plugin/verified_claims.ts";
 

@@ -1,7 +1,6 @@
 /**
  * Parses and judges a token in compact form, except for its signature. Refusals have Envoy's texts, which
  * people search for.
- *
  * @module
  */
 

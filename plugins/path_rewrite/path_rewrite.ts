@@ -1,8 +1,4 @@
-/**
- * Rewrites the path of requests: replaces a prefix, or the whole path. The query stays.
- *
- * @module
- */
+/** Rewrites the path of requests: replaces a prefix, or the whole path. The query stays. @module */
 
 import * as v from "valibot";
 import type { Plugin, PluginDefinition } from "../../src/plugin/api.ts";

@@ -1,6 +1,5 @@
 /**
  * One limit: it assigns requests to buckets, and refuses a request whose bucket is empty.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * When and how often a request is retried: the names and semantics of Consul's service-router and of Envoy's
  * `x-envoy-retry-on`.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The conditions of a route besides its path: methods, headers and query parameters, matched as in Envoy.
- *
  * @module
  */
 

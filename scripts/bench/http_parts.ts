@@ -1,8 +1,4 @@
-/**
- * The parts of a benchmark that are about HTTP.
- *
- * @module
- */
+/** The parts of a benchmark that are about HTTP. @module */
 
 import { type CellOptions, measureCell, type Measured, type Subject } from "./cell.ts";
 import { type FlatMemory, measureFlat, measureStreams, type StreamMemory } from "./http_memory.ts";

@@ -1,8 +1,4 @@
-/**
- * Memory of a pair: idle, per open connection, and after many connections.
- *
- * @module
- */
+/** Memory of a pair: idle, per open connection, and after many connections. @module */
 
 import { eventually, pause } from "../../test/kit/process/process.ts";
 import type { SideName } from "./cell.ts";

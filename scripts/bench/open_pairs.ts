@@ -1,8 +1,4 @@
-/**
- * The pairs of a benchmark, started when a part first asks for them.
- *
- * @module
- */
+/** The pairs of a benchmark, started when a part first asks for them. @module */
 
 import type { Subject } from "./cell.ts";
 import {

@@ -1,8 +1,4 @@
-/**
- * The tables that a benchmark prints.
- *
- * @module
- */
+/** The tables that a benchmark prints. @module */
 
 import type { Measured, SideCost, SideName } from "./cell.ts";
 import type { Flatness, MemoryCost } from "./memory.ts";

@@ -1,7 +1,6 @@
 /**
  * One proxy of a fleet, as far as Consul's servers can tell: its session, its client and all of its
  * watches, without listeners.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * The cost of a server process, as the system counts it.
- *
- * @module
- */
+/** The cost of a server process, as the system counts it. @module */
 
 import { readFile } from "node:fs/promises";
 

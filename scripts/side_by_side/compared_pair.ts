@@ -1,7 +1,6 @@
 /**
  * A pair of services, `web-SIDE` that calls `db-SIDE`, whose sidecars are of one side: a story's steps
  * on it, and their results in words.
- *
  * @module
  */
 

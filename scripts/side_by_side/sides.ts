@@ -1,7 +1,6 @@
 /**
  * The two sidecars that are compared beside the same servers: Postern alone, and consul-dataplane with
  * Envoy.
- *
  * @module
  */
 

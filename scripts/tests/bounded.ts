@@ -1,8 +1,4 @@
-/**
- * A command that ends within a time, together with everything that it started.
- *
- * @module
- */
+/** A command that ends within a time, together with everything that it started. @module */
 
 import { spawn } from "node:child_process";
 import process from "node:process";

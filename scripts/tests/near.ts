@@ -1,8 +1,4 @@
-/**
- * Which tests concern a file: itself, those beside it, and those that import it.
- *
- * @module
- */
+/** Which tests concern a file: itself, those beside it, and those that import it. @module */
 
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";

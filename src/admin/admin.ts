@@ -1,7 +1,6 @@
 /**
  * The routes of the admin server. Each page reads the state when it is requested; a POST drains, ends,
  * reloads, resets counters or sets the log level.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * `/config_dump`: the state in force, and its origin. Credentials are listed field by field, so that a
  * new field is not shown without a decision.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The page at `/`: the state of the proxy and its other pages. Plain HTML that loads nothing else.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Several data paths seen as one, and listeners that wait for secrets, which the snapshot leaves out.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * The last filter before output. Pages choose their fields by name; this removes what remains of private
  * keys, the token in use, fields with the name of a secret, users and passwords in addresses, and invisible
  * characters.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * `/stats`: metrics under Postern's names, and under Envoy's where Envoy has the statistic.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Upstreams that carry no traffic at present: refused, without a healthy instance, or with instances
  * that keep failing.
- *
  * @module
  */
 

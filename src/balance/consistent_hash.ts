@@ -1,7 +1,6 @@
 /**
  * Consistent hashing, on a ring or by a table. An ejected endpoint keeps its points or slots; its keys go to
  * the next usable one.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The endpoints of one target: picks the next one and keeps the results of those picked. Connections,
  * dials and limits belong to the proxy.
- *
  * @module
  */
 

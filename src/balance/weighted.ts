@@ -1,7 +1,6 @@
 /**
  * What balancers share: the endpoints, drawing one of many by weight, and the plain search that ends every
  * balancer's attempts.
- *
  * @module
  */
 

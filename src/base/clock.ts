@@ -1,6 +1,5 @@
 /**
  * Time and randomness as arguments, and delays between retries. Nothing else in `src` sets a timer.
- *
  * @module
  */
 

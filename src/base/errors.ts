@@ -1,7 +1,6 @@
 /**
  * The one table of failures: origin, log level, response. Everything that fails in Postern throws a
  * {@link ProxyError} with a code from here; callers match on `code`, never on `message`.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Addresses and text forms of hosts: IP addresses in one spelling, and texts that look like one.
- *
  * @module
  */
 

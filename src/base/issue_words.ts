@@ -1,7 +1,6 @@
 /**
  * Issues of a schema in our words: the expected value, and the given one. Continues a sentence that begins
  * with the path. A given text is never shown: it may be a key in the wrong place.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Basics for every other directory: error codes, time, randomness, logs, stats. No domain, no I/O.
- *
  * @module
  */
 export { Bag, type BagMember, NO_PLACE } from "./bag.ts";

@@ -2,7 +2,6 @@
  * Valibot schemas for configuration, whose messages continue a sentence that begins with the path: texts,
  * numbers, durations, addresses, strict objects, and schemas made of a function. A file of its own beside
  * `mod.ts`, because it loads Valibot, which data workers do without.
- *
  * @module
  */
 

@@ -4,7 +4,6 @@
  * memory and is loaded only when it is needed.
  *
  * One difference from RE2: `\C` (one byte) is refused. Look-around and back-references are refused by both.
- *
  * @module
  */
 

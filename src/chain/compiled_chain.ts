@@ -1,7 +1,6 @@
 /**
  * A compiled discovery chain: the routes, splits and resolvers of an upstream. The values are Consul's
  * (`/v1/discovery-chain/:service`), the shape is ours; ids are opaque keys.
- *
  * @module
  */
 

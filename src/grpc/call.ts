@@ -1,7 +1,6 @@
 /**
  * One streaming call: it sends messages, reads the next one when the last was handled, and ends when the
  * peer floods, stalls or never completes a message.
- *
  * @module
  */
 

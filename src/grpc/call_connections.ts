@@ -1,6 +1,5 @@
 /**
  * The HTTP/2 connections that calls go over: how they are dialled, and the head of a call on one.
- *
  * @module
  */
 

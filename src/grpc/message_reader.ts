@@ -1,7 +1,6 @@
 /**
  * Reads gRPC messages from the chunks of a body: a prefix of five octets with the length, then the message.
  * A message within one chunk is not copied; the buffer of a partial one grows with the bytes received.
- *
  * @module
  */
 

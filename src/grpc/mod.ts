@@ -1,7 +1,6 @@
 /**
  * A gRPC client on our own HTTP/2: calls that stream messages. The content of messages, and when a call is
  * made again, is left to the callers.
- *
  * @module
  */
 export { GrpcChannel, GrpcLink } from "./channel.ts";

@@ -1,7 +1,6 @@
 /**
  * The interface of the gRPC client: calls that stream messages, in order and no faster than the handler
  * takes them, and how they ended.
- *
  * @module
  */
 

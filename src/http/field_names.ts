@@ -1,7 +1,6 @@
 /**
  * Field names: which are valid (RFC 9110 5.1), which concern the connection itself, and which a client must
  * not remove by naming them in `Connection`. Also the valid forms of a host.
- *
  * @module
  */
 

@@ -3,7 +3,6 @@
  * Detects peers that speak another protocol or another HTTP version by their first bytes, so that a
  * connection is not kept waiting for a message that cannot come. Pure; reads {@link LOOKED_AT} bytes at
  * most.
- *
  * @module
  */
 

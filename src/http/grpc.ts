@@ -1,7 +1,6 @@
 /**
  * The gRPC rules that HTTP needs for gRPC clients: which requests are gRPC, and how a failure maps to a
  * gRPC status (the gRPC HTTP/2 protocol, and Envoy's mapping).
- *
  * @module
  */
 

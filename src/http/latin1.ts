@@ -1,7 +1,6 @@
 /**
  * Octets as characters of the same number, by native functions of both runtimes: a head is read and written
  * as one text.
- *
  * @module
  */
 

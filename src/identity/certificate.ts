@@ -1,7 +1,6 @@
 /**
  * An X.509 certificate as values: all that our verdict on a chain needs, without a decision. Total: any
  * bytes give a certificate or a ProxyError `identity_invalid`. Extensions are read in `extensions.ts`.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * The names of a certificate: the alternative names by their types, the common name, and a whole name as
  * text. Read on demand only: the mesh needs the URI alone. An alternative name that is not printable ASCII,
  * such as one with NUL, is left out, so that no rule matches it by accident.
- *
  * @module
  */
 

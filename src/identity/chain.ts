@@ -1,7 +1,6 @@
 /**
  * A presented chain within its bounds, its identity in the mesh, and the verdict on it. The TLS library has
  * proven that the peer holds the leaf's key; everything else is decided in this room.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Certificate revocation lists (RFC 5280 5) and their verdict on a path. Only whole lists of one issuer are
  * read: a delta, or a list of another issuer's certificates, is refused, because its use as a whole list
  * would accept revoked certificates.
- *
  * @module
  */
 

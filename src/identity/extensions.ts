@@ -1,7 +1,6 @@
 /**
  * The extensions of a certificate that bear on trust. An unknown one is listed if it is critical, so that
  * the verdict can refuse it.
- *
  * @module
  */
 

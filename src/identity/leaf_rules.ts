@@ -1,7 +1,6 @@
 /**
  * The rules for a leaf: in the mesh, from any trusted CA, and as an X509-SVID; its alternative names
  * (Envoy's `match_typed_subject_alt_names`), of which any must match, and its pins, of which any suffices.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Caches verdicts on peers under one set of rules: a known peer costs one comparison of its leaf with the
  * proven one. A found path to a root holds, whatever else the peer presents next time. Other peers are
  * remembered by a digest of all that they presented. With the rules, the judge is replaced, and its cache.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Compiles a {@link Validation} to verdicts on peers: of the mesh, of given anchors or pins, or X509-SVIDs of
  * given trust domains (Envoy's default and SPIFFE validators, envoy reference 1.9). The chain is checked first,
  * then pins, then names: an unknown peer costs no more than its chain.
- *
  * @module
  */
 

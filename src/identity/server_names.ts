@@ -1,7 +1,6 @@
 /**
  * Server names of clients (SNI): the certificate that is shown for one, the names for which clients can make
  * the proxy fetch certificates, and names in Consul's form. Pure.
- *
  * @module
  */
 

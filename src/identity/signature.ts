@@ -1,7 +1,6 @@
 /**
  * Public keys, and the signatures of certificates and revocation lists. Weak keys, weak hashes and
  * encodings other than DER are refused before any arithmetic.
- *
  * @module
  */
 

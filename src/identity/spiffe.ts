@@ -2,7 +2,6 @@
  * SPIFFE ids, in Consul's form for services:
  * `spiffe://<trust domain>[/ap/<partition>]/ns/<namespace>/dc/<datacenter>/svc/<service>`; and trust bundles of
  * several trust domains.
- *
  * @module
  */
 

@@ -4,7 +4,6 @@
  *
  *     await using it = await mount(shop, { config: { header: "x-shop" }, upstream: [status(404)] });
  *     const answer = await it.request({ path: "/a" });
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * A clock that only a test moves. Wall clock and monotonic time move together, except in
  * {@link FakeClock.jump}, which changes the wall clock alone, as an administrator or NTP does.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Runs a plugin in a test. The code of the proxy creates, calls and closes it; the test moves the clock and
  * scripts the endpoints. There are no sockets and no files.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The caller's side of one request to a plugin under test: the real layers without a codec.
- *
  * @module
  */
 

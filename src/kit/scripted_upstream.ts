@@ -1,7 +1,6 @@
 /**
  * The upstream of a plugin under test: endpoints that answer by a script, one step for each attempt. The
  * last step is repeated.
- *
  * @module
  */
 

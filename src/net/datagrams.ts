@@ -1,6 +1,5 @@
 /**
  * Datagrams: over UDP to one address or host name, and one to a unix socket, which no runtime offers.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Bodies as plugins see them. A passing body is chunks between two codecs, and costs nothing unless a plugin
  * opens it. A made body is the bytes or stream of a plugin.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Calls of plugins to other services. The data path sends the request, and the whole response is a value.
  * The number of concurrent calls is limited, and each call has a timeout.
- *
  * @module
  */
 

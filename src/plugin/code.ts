@@ -1,7 +1,6 @@
 /**
  * Runs plugins from files, from the text that the main thread bundled; the disk is not read here. Plugins
  * run in this process and are trusted like it. Their imports are limited to make them known, not safe.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Compresses bodies. The standard's `CompressionStream` buffers until it has a block; this one flushes
  * whenever the rest of the body is not there yet, so that events arrive when they happen.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Calls the `onConnection` hooks for an authorized connection, one after the other. The result is known
  * synchronously unless a hook returns a promise.
- *
  * @module
  */
 

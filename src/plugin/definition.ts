@@ -1,7 +1,6 @@
 /**
  * Checks whether the export of a module is a plugin, and validates configurations with the schemas of plugins
  * (Standard Schema 1).
- *
  * @module
  */
 

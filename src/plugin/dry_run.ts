@@ -1,7 +1,6 @@
 /**
  * Computes what plugins would do to a request, without sending it. Only built-in plugins that just change or
  * answer a request are run; the others count, call servers or wait, and are left out.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The plugins of one listener, made for one configuration: all of them, or none. A generation serves its
  * exchanges to their end, and closes its plugins after the last.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The plugin generations of all listeners of a data path. They are made for a snapshot before it is
  * published, all or none; a listener keeps its generation if its configuration has not changed.
- *
  * @module
  */
 

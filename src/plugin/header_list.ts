@@ -1,8 +1,4 @@
-/**
- * Header fields as plugins see them: an immutable list. A change makes a new list.
- *
- * @module
- */
+/** Header fields as plugins see them: an immutable list. A change makes a new list. @module */
 
 import {
   addField,

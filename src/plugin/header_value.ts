@@ -1,6 +1,5 @@
 /**
  * Exchanges as access log operators read them: header values, and the summary at the end of an exchange.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The host of one plugin in one generation: a log with a rate limit, metrics, clock, state that survives
  * reloads, and tasks that end with the generation.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Creates the plugins of a generation one after the other, and closes them in reverse order.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Runs the plugin layers of one exchange: requests go inwards from layer to layer, responses outwards.
  * The failure of a layer names it, and the layer is skipped or the request refused, as configured. Nothing
  * that a layer does is thrown from here.
- *
  * @module
  */
 

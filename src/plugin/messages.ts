@@ -1,6 +1,5 @@
 /**
  * Requests and responses as plugins see them: immutable values over the heads that the codecs made.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The health of a plugin on one listener: its failures, the pause after repeated failures, and calls that
  * held the thread for too long.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Finds the position of an error in the plugin author's files. A stack trace has positions in the bundled
  * text; its source map leads back to the files. The map is parsed only after an error.
- *
  * @module
  */
 

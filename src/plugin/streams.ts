@@ -1,6 +1,5 @@
 /**
  * Converts between pushed chunks and pulled streams: bodies that plugins open, and bodies that they make.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The keys under which `jwt_auth` stores the claims of verified tokens on an exchange. Built-in plugins
  * further in and the proxy read them; the proxy does so for intentions that require tokens.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The data path of one thread: the snapshot in force, the listeners made from it, and the connections that
  * are judged again when it changes.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * The current state as plain, immutable data that the data path acts on. It consists of keyed parts, each
  * with a version that changes exactly when its content does, so that a worker receives only changed parts.
  * A snapshot is replaced whole and never edited.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Versions of parts, the difference between two snapshots, and a snapshot patched by a difference, which
  * is what a worker receives. A part whose content did not change stays the same object with the same
  * version, so that everything downstream compares by version alone.
- *
  * @module
  */
 

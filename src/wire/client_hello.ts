@@ -2,7 +2,6 @@
  * The first message of a TLS client (RFC 8446 4.1.2, RFC 5246 7.4.1.2, RFC 6066 3). Pure and bounded;
  * takes the bytes that have arrived so far. Only fields that decide the choice of a certificate are read;
  * the TLS library judges the others.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * A strict reader of DER: definite minimal lengths, no trailing bytes, bounded depth. Every failure is a
  * ProxyError `identity_invalid`, because only certificates are read with it. `identity` interprets the
  * elements.
- *
  * @module
  */
 

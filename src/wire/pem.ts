@@ -1,7 +1,6 @@
 /**
  * A bounded reader and a writer of PEM (RFC 7468). Text between blocks is skipped, as certificate tools
  * put descriptions there. `identity` interprets the bytes.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Messages of Protocol Buffers (proto3) to plain values and back, by a table of their fields.
- *
  * @module
  */
 

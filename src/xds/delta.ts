@@ -1,7 +1,6 @@
 /**
  * The incremental variant: requests and responses carry changes only, and a new stream begins with the
  * versions that are held.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The state of a subscription that outlives its streams: the names, and for each the version in use and
  * its time to live.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The common part of both variants of the protocol: one subscription over a sequence of streams, and when a
  * response is acknowledged. Pure: messages in, messages out.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The state of the world: every request lists all names, and every response is answered with its version,
  * or with the last good version and an error.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * One subscription kept alive over a sequence of streams. The wait between two has full jitter, and
  * starts again from the first wait after a message; an opened stream proves nothing.
- *
  * @module
  */
 

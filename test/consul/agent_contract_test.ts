@@ -1,8 +1,4 @@
-/**
- * The agent contract against a real Consul: what keeps the embedded agent honest.
- *
- * @module
- */
+/** The agent contract against a real Consul: what keeps the embedded agent honest. @module */
 
 import { test } from "node:test";
 import { aclContract } from "../conformance/agent/acl.ts";

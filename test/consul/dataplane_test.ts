@@ -1,7 +1,6 @@
 /**
  * `postern dataplane` in place of consul-dataplane: started with its arguments, beside real servers with
  * ACLs and TLS, and sent the requests of orchestrators.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The contract of servers against a real Consul: what keeps the embedded servers honest.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * The form in which questions to two proxies are written down.
- *
- * @module
- */
+/** The form in which questions to two proxies are written down. @module */
 
 import { PLAN } from "../kit/wire/response_plans.ts";
 import type { WrittenRequest } from "../kit/wire/send_request.ts";

@@ -1,8 +1,4 @@
-/**
- * Sends pairs of proxies the same requests and lists the differences.
- *
- * @module
- */
+/** Sends pairs of proxies the same requests and lists the differences. @module */
 
 import { createHash } from "node:crypto";
 import { FROM, REQUEST_ID } from "../kit/wire/planned_app.ts";

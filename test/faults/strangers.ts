@@ -1,6 +1,5 @@
 /**
  * Callers without a certificate: some that never send a byte, and storms of them that come and go.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The command line: any words give a command whose values are within their bounds, or a refusal that
  * is one line.
- *
  * @module
  */
 

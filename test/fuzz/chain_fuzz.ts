@@ -1,7 +1,6 @@
 /**
  * Verdicts: nothing is ever thrown, no damaged leaf is ever trusted, and damaged certificates beside a
  * good leaf change nothing about who it is.
- *
  * @module
  */
 

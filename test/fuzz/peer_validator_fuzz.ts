@@ -1,7 +1,6 @@
 /**
  * Verdicts by rules: whatever a peer presents, nothing is thrown, and only a leaf that was issued is
  * ever proven.
- *
  * @module
  */
 

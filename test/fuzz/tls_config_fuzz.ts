@@ -1,7 +1,6 @@
 /**
  * Configuration of credentials, damaged: each is refused with reasons or becomes a plan that checks the
  * right peers.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The wall clock jumps: open connections stay, deadlines hold, and certificates not valid at the new
  * time are refused until the time is right again.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * A changed L7 intention applies to the next request on an open connection, and to those that are under
  * way.
- *
  * @module
  */
 

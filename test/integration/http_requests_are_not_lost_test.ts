@@ -1,7 +1,6 @@
 /**
  * Kept connections end at any time, for reasons of their own; a request is lost by that only where no
  * proxy could know whether the server acted on it.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The callers that may not talk to the public listener; the application never sees them.
- *
  * @module
  */
 

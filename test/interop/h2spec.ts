@@ -1,8 +1,4 @@
-/**
- * Runs h2spec, which judges a server of HTTP/2 by 146 cases of its RFCs.
- *
- * @module
- */
+/** Runs h2spec, which judges a server of HTTP/2 by 146 cases of its RFCs. @module */
 
 import assert from "node:assert/strict";
 import { peer } from "../../scripts/peers.ts";

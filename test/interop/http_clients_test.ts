@@ -1,7 +1,6 @@
 /**
  * Clients that people use, over either protocol, through pairs that speak either in the mesh and to the
  * application.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * A sidecar that is stopped under clients that people use: all of them finish what they have begun, and who
  * goes on does so elsewhere.
- *
  * @module
  */
 

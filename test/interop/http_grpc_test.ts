@@ -1,6 +1,5 @@
 /**
  * gRPC's own interoperability test through a pair: its client at one end, its server at the other.
- *
  * @module
  */
 

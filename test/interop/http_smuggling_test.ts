@@ -1,7 +1,6 @@
 /**
  * Bytes that are two requests for one reader and one for another never reach an application: each row is
  * sent as bytes, and the output at the other end of the pair is checked.
- *
  * @module
  */
 

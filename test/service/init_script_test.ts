@@ -1,7 +1,6 @@
 /**
  * The init script with a stand-in for the program, which drains for as long as the test sets: the script
  * is under test.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The clusters of a proxy as Consul would name them to Envoy, and `/clusters` in Envoy's shape, as Consul's
  * tools, dashboards and scripts read it. Numbers that Postern does not count are left out.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Listeners, clusters and their secrets under the names of Envoy's statistics, and Consul's tags of them.
- *
  * @module
  */
 

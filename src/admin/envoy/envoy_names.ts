@@ -1,7 +1,6 @@
 /**
  * The table from Postern's metrics to Envoy's statistics, which `envoy_stats.ts` applies, and the meaning of
  * each statistic here, for `# HELP`.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Our numbers under Envoy's names, for dashboards and alerts that were made for Envoy. Pure: from samples,
  * and from the snapshot's listeners, clusters and secrets.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Listeners under the names that Consul gives them in Envoy, and `/listeners` in Envoy's shape.
- *
  * @module
  */
 

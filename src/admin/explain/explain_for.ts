@@ -1,7 +1,6 @@
 /**
  * Explains a request: the data paths decide, and Consul adds what it alone has, such as the intentions of the
  * called service. An upstream that is refused has an answer as well.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * An explained request as it may be shown: the answer of all data paths and of Consul, and its verdict.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Names and dates of certificates, read once for each part of a snapshot: parts never change, and there
  * may be a thousand of them.
- *
  * @module
  */
 

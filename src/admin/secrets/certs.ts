@@ -1,7 +1,6 @@
 /**
  * `/certs`: the mesh certificate, its chain and its roots; then every certificate and CA in use, from any
  * source, with its users and its remaining lifetime. Fields that Envoy's `/certs` has carry Envoy's names.
- *
  * @module
  */
 

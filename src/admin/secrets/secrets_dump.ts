@@ -1,7 +1,6 @@
 /**
  * Secrets for `/config_dump`: in the shape of Envoy's `SecretsConfigDump`, and the snapshot's parts; and for
  * `/events`. Every field is listed by name, so that a new one is not shown without a decision.
- *
  * @module
  */
 

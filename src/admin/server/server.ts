@@ -1,7 +1,6 @@
 /**
  * The admin server on its socket. Without `-admin-bind` it takes the first free port from 19000 on, so that
  * several sidecars on one host need no flag. A configured address is bound or is an error.
- *
  * @module
  */
 

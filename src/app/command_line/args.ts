@@ -1,7 +1,6 @@
 /**
  * Parses the command line into a {@link Command}. Reads nothing but `argv` and `env`; every contradiction
  * is found here, before anything is started.
- *
  * @module
  */
 

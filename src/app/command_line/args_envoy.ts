@@ -2,7 +2,6 @@
  * Flags of `consul connect envoy` that Postern does not have. Flags that configure Envoy alone are taken, with
  * a warning, so that units and job files need no edit; flags that would change the proxy or its addresses are
  * refused, with their replacement.
- *
  * @module
  */
 

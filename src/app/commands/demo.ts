@@ -1,7 +1,6 @@
 /**
  * The demonstration mesh: `web` calls `api` over HTTP through two sidecars in processes of their own. Prints
  * commands to try, and a status line.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * `postern check`: is this configuration one that `postern proxy` would serve with? Opens no listener
  * and changes nothing; flags, files and every secret they name are read once. The agent is asked about
  * a proxy that it knows (`check_consul.ts`).
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * `postern dev`: an agent in memory for development and tests, and with `-demo` a whole mesh on it.
- *
  * @module
  */
 

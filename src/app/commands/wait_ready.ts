@@ -1,7 +1,6 @@
 /**
  * `postern wait-ready`: asks a proxy's admin server until it is ready, so that an application can be
  * started after its sidecar.
- *
  * @module
  */
 

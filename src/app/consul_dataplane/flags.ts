@@ -1,7 +1,6 @@
 /**
  * Every setting of `postern dataplane`: its flag, its variable and its key in the configuration file. All
  * but `-http-port` are consul-dataplane's, so that a command that starts consul-dataplane starts Postern.
- *
  * @module
  */
 

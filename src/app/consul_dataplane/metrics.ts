@@ -1,7 +1,6 @@
 /**
  * Serves the metrics of the proxy and the application as one page on the address that central configuration
  * gives, as Envoy would.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The settings of `postern dataplane` as one value, checked, with a warning for each without an effect.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * `postern dataplane`: a sidecar beside Consul's servers, in place of consul-dataplane, with the servers for
  * orchestrators: one says when the application may start and begins the shutdown, one answers probes.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The settings of `postern dataplane` about Consul's servers, the token and the proxy's registration.
- *
  * @module
  */
 

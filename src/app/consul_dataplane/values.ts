@@ -1,7 +1,6 @@
 /**
  * The values of the settings of `postern dataplane`: a flag counts before a variable, a variable before the
  * configuration file.
- *
  * @module
  */
 

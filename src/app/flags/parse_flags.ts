@@ -1,7 +1,6 @@
 /**
  * Tables of flags, and flags as Go programs take them: `-x` and `--x` are the same, `-x=v` and `-x v` too; a
  * switch takes a value only with `=`; `--` ends the flags.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Every flag of `postern proxy`. Where `consul connect proxy` has the same flag, name and variable are the
  * same, so that a command line or a unit file can be taken over as it is.
- *
  * @module
  */
 

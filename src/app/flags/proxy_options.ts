@@ -1,7 +1,6 @@
 /**
  * The flags of `postern proxy` (and `check`) as one value, checked as a whole: nothing has been read or
  * opened yet when this throws.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Values of flags: addresses, ports, durations, numbers, choices, upstreams. A reader takes the default from
  * the flag's table, and throws `usage` with the flag, its value and the form that it wants.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Takes the access log's lines out of the rings and writes them to the snapshot's target. Traffic never
  * waits for this: while the target takes nothing, lines stay in the rings until those are full; then they
  * are lost, counted and reported. A file is opened again after log rotation, on request.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Puts log lines into this thread's ring; the main thread takes them out and writes them to standard error, as
  * far as that takes them at once. Logging never delays traffic; a line says so when lines were lost.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Carries lines from the threads that log to the thread that writes: one ring of bytes per thread, in shared
  * memory. A thread that logs never waits; a line that finds no room is counted.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Makes the source of snapshots from the command line: an agent's registration, flags, or a file.
- *
  * @module
  */
 

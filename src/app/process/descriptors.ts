@@ -1,7 +1,6 @@
 /**
  * Connections that the process's file descriptors allow. A listener without a free descriptor is woken by the
  * waiting connection again and again and cannot accept it, so the limit on connections must be reached first.
- *
  * @module
  */
 

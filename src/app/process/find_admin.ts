@@ -1,7 +1,6 @@
 /**
  * Finds the admin server of a proxy on this machine. Without `-admin-bind` a proxy takes the first free port
  * of a range, and each admin server names the flags that its proxy was started with.
- *
  * @module
  */
 

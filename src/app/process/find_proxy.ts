@@ -1,7 +1,6 @@
 /**
  * Finds the registered proxy, with tries until the agent answers: a supervisor may start the proxy before
  * the agent. A refusal ends the start; an agent that does not answer does not.
- *
  * @module
  */
 

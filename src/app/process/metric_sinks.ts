@@ -1,7 +1,6 @@
 /**
  * Gives metrics to the sinks that the proxy's configuration names, as Envoy does: Prometheus and `/stats` on
  * addresses of their own, StatsD and DogStatsD. Runs in the main thread and follows the registration.
- *
  * @module
  */
 

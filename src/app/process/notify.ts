@@ -2,7 +2,6 @@
  * Notifies systemd: ready, reloading, stopping, alive. This process sends the messages, so
  * `NotifyAccess=main` is enough; where the runtime cannot send a datagram, the program `systemd-notify` does,
  * and the unit needs `NotifyAccess=all`.
- *
  * @module
  */
 

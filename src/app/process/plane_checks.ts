@@ -1,7 +1,6 @@
 /**
  * Tasks that the main thread repeats on the data plane: it binds listeners again whose address was in use, and
  * checks every few seconds whether all data paths answer, and which upstreams carry traffic.
- *
  * @module
  */
 

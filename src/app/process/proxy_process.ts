@@ -1,7 +1,6 @@
 /**
  * The life of a proxy process: it finds the source of snapshots, serves them, reads files again on request,
  * drains, and ends. Its parts are arguments.
- *
  * @module
  */
 

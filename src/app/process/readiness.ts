@@ -1,7 +1,6 @@
 /**
  * Judges whether the proxy is ready, on request and every few seconds, and reports changes. A listener that
  * never was up does not take away the traffic of the others.
- *
  * @module
  */
 

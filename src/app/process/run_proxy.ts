@@ -1,6 +1,5 @@
 /**
  * `postern proxy`: the process with its log, its data plane, its admin server and its signals.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Sends statistics to a StatsD or DogStatsD server: the increase of counters since the last time, the value
  * of gauges. Datagrams: a server that is away or slow costs only its numbers.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Calls between the main thread and a data worker, the same in both directions. A call by `ask` returns a
  * value, fails with a code and a message, or ends with the other side; a call by `tell` has no result.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Keeps a promise or timer that a plugin left running from ending the thread, with all its connections, when
  * it fails. Without plugins such a failure is the proxy's own, and ends the thread.
- *
  * @module
  */
 

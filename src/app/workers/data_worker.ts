@@ -1,7 +1,6 @@
 /**
  * The data plane in worker threads. A worker that dies is replaced and gets the whole snapshot; the others go
  * on serving meanwhile.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The data plane, for the main thread: one data path in this thread, or several in workers. Both take whole
  * snapshots.
- *
  * @module
  */
 

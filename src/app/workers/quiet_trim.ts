@@ -2,7 +2,6 @@
  * Gives memory back to the system after the start and after each load. Processor time shows whether a load
  * lasts, which costs the data path nothing. Under load nothing is given back: the engine would drop compiled
  * code and compile it once more, for a billion instructions.
- *
  * @module
  */
 

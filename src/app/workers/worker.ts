@@ -1,6 +1,5 @@
 /**
  * Entry point of a data worker: one data path on a thread of its own, controlled by the main thread.
- *
  * @module
  */
 

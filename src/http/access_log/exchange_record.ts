@@ -1,7 +1,6 @@
 /**
  * The record of one finished exchange, for its access log line and its counters. The proxy fills it during
  * the exchange; heads are kept by reference, so that a record costs little memory of its own.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The values of Envoy's command operators, one row each; configuration is validated against this table. A
  * reader returns `undefined` for a missing value.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Formats times of a log line, always in UTC: ISO 8601, or a format of `strftime` with Envoy's fractions of
  * a second (`%3f`).
- *
  * @module
  */
 

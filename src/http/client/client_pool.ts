@@ -2,7 +2,6 @@
  * HTTP connections to one server, kept between requests. A request gets a connection with room, or waits
  * for one while connections are dialled for waiting requests. The owner's `dial` decides how a server is
  * dialled and authenticated.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Parses heads of requests (RFC 9112 3), and the persistence of their connection. A request that two
  * readers could understand differently is refused.
- *
  * @module
  */
 

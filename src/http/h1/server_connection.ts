@@ -2,7 +2,6 @@
  * The server side of an HTTP/1.1 connection: one request at a time, in order. Bytes are handled in the
  * callback that read them. Bytes that come before their turn wait in the chunk in which they came, and
  * reading stops meanwhile.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * A request on a server connection, and the writing of its response. The framing depends on the client's
  * version and on the response; the body must have the declared length.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Writes heads and bodies of messages. A head is one text, in one piece of memory that all connections share,
  * which the stream copies at once; no field can end its line, whatever its source. A body is checked against
  * its head.
- *
  * @module
  */
 

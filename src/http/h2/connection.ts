@@ -1,7 +1,6 @@
 /**
  * The lifetime of an HTTP/2 connection, its streams and its windows; `frame_rules.ts` handles incoming
  * frames.
- *
  * @module
  */
 

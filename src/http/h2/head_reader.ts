@@ -1,7 +1,6 @@
 /**
  * Reads the fields of a header block into the head of a message, by the rules of RFC 9113 8. A broken rule
  * makes the message malformed, which is an error of its stream only. A connection has one reader.
- *
  * @module
  */
 

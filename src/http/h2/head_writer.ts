@@ -1,7 +1,6 @@
 /**
  * Writes heads as HEADERS frames, encoded directly into the output; a head larger than a frame continues in
  * CONTINUATION. Fields of one hop are left out, whatever their source.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * A stream of bytes over the DATA of one HTTP/2 stream, after CONNECT (RFC 9113 8.5, RFC 8441). Each half
  * ends with END_STREAM; a break is RST_STREAM.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Accepted sockets until they are a stream. Bytes before the handshake, as the ClientHello for a chooser,
  * are read with system calls of our own while they still wait in the kernel.
- *
  * @module
  */
 

@@ -4,7 +4,6 @@
  * would redefine the web's globals for everyone), and the owners of sockets. The callbacks given to Bun are
  * the same few functions for all sockets; each looks up the owner in the socket's `data`, which is replaced
  * as the connection moves from its handshake to its stream. So a connection costs no closure.
- *
  * @module
  */
 

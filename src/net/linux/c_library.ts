@@ -1,7 +1,6 @@
 /**
  * Functions of the C library, for the few things that no runtime offers. Only if the runtime can call
  * them (Bun) and the system is Linux, whose constants and layouts the callers have.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The port on `node:net` and `node:tls`, for Deno: listening, shaking hands and dialling. What happens
  * on an open stream is in `node_connection.ts`.
- *
  * @module
  */
 

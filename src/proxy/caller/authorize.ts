@@ -2,7 +2,6 @@
  * Admission of a session, before anything is dialled or read for it: the intentions for the identity that its
  * caller proved, the limits, the agent with `-authorize both`, and plugins. A listener that carries HTTP judges
  * each request.
- *
  * @module
  */
 

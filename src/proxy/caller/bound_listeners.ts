@@ -1,7 +1,6 @@
 /**
  * Listening sockets: bound, logged, bound again after a failure, and paused together while the process is
  * short of file descriptors.
- *
  * @module
  */
 

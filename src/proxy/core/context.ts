@@ -1,8 +1,4 @@
-/**
- * The context that all listeners of a data path share.
- *
- * @module
- */
+/** The context that all listeners of a data path share. @module */
 
 import type { Generations } from "../../plugin/mod.ts";
 import type { Clock, Deadlines, Log, Stats } from "../../base/mod.ts";

@@ -1,6 +1,5 @@
 /**
  * The open connections: swept for idleness and age, and judged again whenever policy or credentials change.
- *
  * @module
  */
 

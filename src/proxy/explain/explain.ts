@@ -1,7 +1,6 @@
 /**
  * Explains what would happen now to a request or a connection: admission and the stages of
  * `service/stages.ts` run on it as on a real one, and nothing is sent.
- *
  * @module
  */
 

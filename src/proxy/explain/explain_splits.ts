@@ -1,7 +1,6 @@
 /**
  * Explains each split of a route: the endpoints that a request or connection would go to, or the answer in
  * place of that.
- *
  * @module
  */
 

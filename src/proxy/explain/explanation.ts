@@ -1,7 +1,6 @@
 /**
  * The query for the explanation of a request, and its result: plain data, exchanged between threads and
  * shown by the admin server, with the parts of it that need only one input each.
- *
  * @module
  */
 

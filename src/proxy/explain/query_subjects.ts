@@ -1,7 +1,6 @@
 /**
  * The listener that a request to be explained would reach, and the caller that it names, as if that had proved
  * its identity.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * A request that is only explained: it takes the stages of a real one up to the pool, and nothing is sent.
- *
  * @module
  */
 

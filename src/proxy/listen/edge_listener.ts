@@ -1,7 +1,6 @@
 /**
  * A listener at the edge of the mesh that leads to several upstreams: any caller that may connect may send
  * requests, and the host of each request selects the upstream.
- *
  * @module
  */
 

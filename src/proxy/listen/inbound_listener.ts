@@ -1,7 +1,6 @@
 /**
  * The public listener: sidecars connect here with mutual TLS to reach the local service. Intentions decide
  * about them.
- *
  * @module
  */
 

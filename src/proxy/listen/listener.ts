@@ -1,7 +1,6 @@
 /**
  * The common part of all kinds of listeners, and how a kind is made. A kind is one file and one row in the
  * table of `listeners.ts`.
- *
  * @module
  */
 

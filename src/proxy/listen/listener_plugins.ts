@@ -1,6 +1,5 @@
 /**
  * The plugins of each listener: those that its configuration lists, and those that its chain needs.
- *
  * @module
  */
 

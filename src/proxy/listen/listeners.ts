@@ -1,7 +1,6 @@
 /**
  * All listeners of a data path, brought in line with each snapshot. A change touches only the listeners that
  * it is about; other connections do not notice.
- *
  * @module
  */
 

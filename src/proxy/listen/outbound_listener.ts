@@ -2,7 +2,6 @@
  * The listener of an upstream: the local application connects here to reach another service, without TLS
  * or, at an edge of the mesh, with it. An upstream without an address has none of its own and is reached
  * through edge listeners and plugins.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The access log: one line for each exchange, and for each connection that carries none, in the terms of
  * Envoy's access log. Lines are handed on without waiting; `takeLine` decides where they go.
- *
  * @module
  */
 

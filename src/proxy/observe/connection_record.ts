@@ -1,6 +1,5 @@
 /**
  * The record of one session: its source, the stage that it reached, and what it carries.
- *
  * @module
  */
 

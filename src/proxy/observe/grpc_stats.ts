@@ -1,6 +1,5 @@
 /**
  * Counters of the gRPC calls to one cluster, by method and by the status that a call ended with.
- *
  * @module
  */
 

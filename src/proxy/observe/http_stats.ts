@@ -1,7 +1,6 @@
 /**
  * Counters of the exchanges of one listener and of the clusters behind it. Handles are resolved when the
  * listener is made; an exchange costs a few additions when it begins and when it ends.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Counters of the connections of one listener and of the clusters behind it, and what its operator is warned of.
- *
  * @module
  */
 

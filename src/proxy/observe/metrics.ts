@@ -1,6 +1,5 @@
 /**
  * Handles of the metrics in a table, resolved once for a set of labels and removed together.
- *
  * @module
  */
 

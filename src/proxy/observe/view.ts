@@ -1,6 +1,5 @@
 /**
  * The view of the data path for the admin server: plain data that a worker sends to the main thread.
- *
  * @module
  */
 

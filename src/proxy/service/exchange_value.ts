@@ -1,8 +1,4 @@
-/**
- * A caller and its exchanges, as the application, the access log and plugins see them.
- *
- * @module
- */
+/** A caller and its exchanges, as the application, the access log and plugins see them. @module */
 
 import { type DownstreamFacts, type ExchangeRecord, fieldOf, NOT_REACHED } from "../../http/mod.ts";
 import {

@@ -1,7 +1,6 @@
 /**
  * Requests as operators see them: open ones, and the log line of those that failed. The log sums up floods; the
  * access log has each request.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * One request of a caller and its response: taken through the stages, carried in both directions, recorded. Both
  * sides of an exchange report here, and it ends here, exactly once.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Serves a downstream connection that carries HTTP: starts the HTTP/1.1 or HTTP/2 codec, and creates an
  * exchange (a request with its response) for each request.
- *
  * @module
  */
 

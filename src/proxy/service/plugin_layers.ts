@@ -1,7 +1,6 @@
 /**
  * Runs the plugin layers of one exchange, between the caller's side and the upstream requests. There is no
  * upstream request, one, or one after another. Bodies that no plugin opens pass through unchanged.
- *
  * @module
  */
 

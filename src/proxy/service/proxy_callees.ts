@@ -1,7 +1,6 @@
 /**
  * The services that plugins may call: upstreams of this proxy, through the same pools as requests, and listeners
  * on this machine, in plaintext. A call sends a whole body, and returns the whole response or a failure.
- *
  * @module
  */
 

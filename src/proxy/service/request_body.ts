@@ -1,7 +1,6 @@
 /**
  * The body of a request on a listener with plugins: it passes to the endpoint of the current attempt, is kept
  * as it passes if it may be sent again, or is read by a plugin.
- *
  * @module
  */
 

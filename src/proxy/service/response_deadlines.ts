@@ -1,7 +1,6 @@
 /**
  * Response timeouts of plugins. As in Envoy they begin when the request is complete, so that a long upload
  * does not count against the endpoint.
- *
  * @module
  */
 

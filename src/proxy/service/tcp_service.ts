@@ -1,7 +1,6 @@
 /**
  * Serves a session that carries bytes: dials an endpoint for an admitted caller, and relays both streams until
  * a side ends or the caller is no longer allowed.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Verifies the tokens of one request before it is judged. Nothing is refused here: the judge sees the verified
  * claims, and an unverified token counts as none.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * TLS settings for presenting each certificate, made when first needed and kept as long as the certificate,
  * and session tickets of servers.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The credentials in force: those of the proxy itself, and those of single listeners and upstreams. Each
  * snapshot updates them; unchanged ones are kept.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The credentials of one listener or upstream, gathered from the parts of a snapshot that they refer to.
- *
  * @module
  */
 

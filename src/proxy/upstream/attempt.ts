@@ -2,7 +2,6 @@
  * One attempt to connect to a group of targets: waits for its turn, picks an endpoint and connects to it, and
  * tries the next one while nothing was sent. It knows nothing of the caller, so anything that needs a proven
  * endpoint can make an attempt.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * HTTP connections to one endpoint, kept between requests: the pool of the HTTP client with the dials,
  * limits and counters of the proxy. The requests that wait for a connection are bounded by its owner.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Records the failure of an endpoint: for passive health, in metrics, and in the log if it is ejected.
  * Recognizes servers that refuse us by ending a connection without sending anything.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Probes of endpoints, which send nothing: whether they accept a connection now, for an operator, and whether
  * one that does not answer hangs.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The hash of a request by a route's hash policies, with the semantics of Envoy. If no policy finds a value
  * there is no hash, and balancing picks at random. Requests of routes without policies are not hashed.
- *
  * @module
  */
 

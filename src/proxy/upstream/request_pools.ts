@@ -1,7 +1,6 @@
 /**
  * The connection pools for the requests of a listener: they find a connection with room, to the picked
  * endpoint or to the local application.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The targets of one resolver with their pools, from which an endpoint is picked. A group lives as long as its
  * chain leads to it. Changes are applied in place, so that counts, ejections and open connections stay.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * One declared upstream in the data path: its limits, and the target groups that its chain leads to. It lives
  * as long as the upstream is declared. Changes are applied in place, so that counts and open connections stay.
- *
  * @module
  */
 

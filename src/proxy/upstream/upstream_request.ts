@@ -1,7 +1,6 @@
 /**
  * One request to an endpoint: takes a place and a connection, sends the head, and sends it again to another
  * endpoint if no endpoint can have acted on it. It knows nothing of the caller.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Envoy's `ConfigSource`, `SdsSecretConfig` and `GrpcService`: the source of a secret, and its SDS server.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Envoy's `DownstreamTlsContext` and `UpstreamTlsContext`, as pasted from its configuration, with the
  * transport socket around them or without. A setting that is not supported is refused by its path.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Certificates and validations from files, in our own form; and rules, which apply to roots from any
  * source.
- *
  * @module
  */
 

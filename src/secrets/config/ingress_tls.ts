@@ -1,7 +1,6 @@
 /**
  * TLS of a Consul ingress gateway with certificates from SDS: `TLS.SDS{ClusterName, CertResource}` of the
  * gateway, a listener and a service, where each field of a narrower block replaces the wider one's.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * One SDS server as a static cluster of Envoy's. Settings that balance or limit requests have no meaning
  * for one stream and are ignored; a setting that changes which server is used, or how it is checked, is
  * not.
- *
  * @module
  */
 

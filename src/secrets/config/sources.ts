@@ -1,7 +1,6 @@
 /**
  * The context in which the configuration of credentials is read, and secrets of our own form from sources
  * besides files: the agent, SDS, the Workload API.
- *
  * @module
  */
 

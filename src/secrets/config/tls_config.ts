@@ -9,7 +9,6 @@
  *   "validation": { "source": "consul" },
  *   "minVersion": "1.3"
  * }
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Schemas for Envoy's messages in proto3's JSON: a field name is snake_case or lowerCamelCase, `null`
  * means absent, and a problem has the path as it was written. Also Envoy's `DataSource`.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Envoy's secret files (`path_config_source`): YAML or JSON by the file's extension, with one `Secret`,
  * bare or as the only resource of a `DiscoveryResponse`. As in Envoy, the paths in it are relative to the
  * working directory of the process, not to the file. The file and the files that it names are followed.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Envoy's `CertificateValidationContext`, with its matchers, and the SPIFFE validator as its one extension.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Follows one set of files: a hint leads to a reading of the whole set, a check, and only then to a value.
  * A set that cannot be used is tried again, and is reported only after it stayed bad for a while, because
  * keys and certificates are often written seconds apart.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The resources that all followed files share: watches, one poll, a limit of files read at once, and
  * notes about readable keys.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * The file system as following files needs it, and sets of files read from it until two readings agree. It
  * is a port: through it tests tear reads, exhaust watches and make files unreadable, which a test that runs
  * as root cannot do otherwise.
- *
  * @module
  */
 

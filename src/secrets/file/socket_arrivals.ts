@@ -1,7 +1,6 @@
 /**
  * Notices a new socket of a server that is away, so that a retry need not wait any longer. It polls: a
  * `stat` costs less than watches on every directory of the path.
- *
  * @module
  */
 

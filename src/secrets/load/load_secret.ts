@@ -2,7 +2,6 @@
  * From the sources of a secret's parts to the whole secret, decoded and checked so that the TLS library
  * can take it. A refusal is `credentials_invalid`: it names the file or resource and the reason, never
  * the content of a file.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The peers that are accepted, from the parts of a validation to plain data that the peer check compiles.
  * A validation that would accept more peers than was meant is refused.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The one private key of a PEM text, and key material in PBES2 (RFC 8018), as OpenSSL writes it. Not left to
  * the runtimes: they accept different schemes, and neither bounds the work that a file can demand.
- *
  * @module
  */
 

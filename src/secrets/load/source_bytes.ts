@@ -1,6 +1,5 @@
 /**
  * The bytes of a `DataSource`, bounded. Errors name the source and never show its content.
- *
  * @module
  */
 

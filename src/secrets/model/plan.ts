@@ -1,7 +1,6 @@
 /**
  * The secrets that a listener or upstream needs, with their sources; configuration is parsed to these types.
  * Equal references share one subscription, and a provider follows one secret of a source for the store.
- *
  * @module
  */
 

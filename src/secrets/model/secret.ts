@@ -1,7 +1,6 @@
 /**
  * Secrets as values: decoded and checked as a whole, so that the TLS library can take them; what the store
  * holds and reports of them; and the parts of a secret with the places of their bytes. Plain data.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Bounds on the cost of clients: the rate of new names per source, and the names that could not be had.
  * Both tables drop their oldest entries.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * The certificates of one listener that are fetched when a client names them: at most `maxEntries` that are
  * there, `maxPending` that are awaited, and the names of the configuration. A listener does not request a
  * certificate again that it has, so the least recently requested name is dropped first.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * The names subscribed at one SDS server, with their followers and the last spec of each: the host of the
  * discovery protocol. A follower decodes and checks the offered secrets of one reference, and follows the
  * files that an offer names until another offer replaces them.
- *
  * @module
  */
 

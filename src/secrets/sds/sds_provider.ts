@@ -1,7 +1,6 @@
 /**
  * Secrets from one SDS server: which names go over which stream, the variant of the protocol, and what is
  * reported when a stream fails. All names share one stream if the server allows it.
- *
  * @module
  */
 

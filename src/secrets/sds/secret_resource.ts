@@ -2,7 +2,6 @@
  * Envoy's `Secret` as a resource of the discovery protocol. It is read to the shape of proto3's JSON,
  * which the readers of secret files take: a wrapper becomes its value, and a message in an `Any` has its
  * fields beside its type.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * TLS to an SDS server, with credentials from files or inline: read before each connection, so that the
  * next one uses rotated files. Our own check decides about the server; the TLS library checks
  * as well where it can express the rules.
- *
  * @module
  */
 

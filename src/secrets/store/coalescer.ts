@@ -1,7 +1,6 @@
 /**
  * Few announcements of many changes: the first one after a quiet period is made in the same turn, and the
  * next ones after a pause that grows while changes keep coming.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Warns of certificates that were not replaced when a third of their lifetime is left, again whenever half
  * of the rest is gone, and reports their expiry. One timer for all.
- *
  * @module
  */
 

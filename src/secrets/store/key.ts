@@ -1,7 +1,6 @@
 /**
  * Keys of secrets and providers, equal for references to the same secret; and the names of sources for
  * people.
- *
  * @module
  */
 

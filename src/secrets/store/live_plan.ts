@@ -1,7 +1,6 @@
 /**
  * A plan with the subscriptions that it uses, and the state of credentials that follows from them. Pure:
  * the time is an argument.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The providers of all sources. Sources with the same key share one while it is used, and the code of a
  * kind is loaded for its first secret: a proxy without gRPC or YAML sources does not load either.
- *
  * @module
  */
 

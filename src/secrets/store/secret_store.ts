@@ -2,7 +2,6 @@
  * All certificates that are shown and all validations of peers, whatever their sources: follows the
  * secrets that listeners and upstreams need, keeps the last good value of each, and publishes what is
  * held. Runs on the main thread.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * One followed secret: its last good value, which outlives its source's faults, and the events of the source
  * that are changes. A value is a change if its content differs, however it came, and {@link Subscription.held}
  * is another object exactly then. A fault is reported when it begins or changes, and its end once.
- *
  * @module
  */
 

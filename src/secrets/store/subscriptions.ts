@@ -1,7 +1,6 @@
 /**
  * All followed secrets: equal references share one subscription, which ends with its last user. A secret
  * that an earlier run held is the first value until its source answers.
- *
  * @module
  */
 

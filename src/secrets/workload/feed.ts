@@ -2,7 +2,6 @@
  * One method of a Workload API: a stream that is kept open while there are followers, whose last status
  * decides when the next one is opened (SPIFFE Workload Endpoint 6). Later followers get its last message.
  * A follower turns each message into the secret of one reference.
- *
  * @module
  */
 

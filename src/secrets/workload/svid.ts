@@ -1,7 +1,6 @@
 /**
  * Selects the SVID and the bundles of a reference, and checks the rules of the X509-SVID standard for a
  * leaf beyond those for any certificate. Pure.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Responses of the SPIFFE Workload API as values: bounded, with their mandatory fields, and with nothing
  * inside decoded yet. A message that breaks a rule is refused whole (SPIFFE Workload API 4.5).
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Roots and leaves: fields, the contents of the certificates, and waiting for the next one.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * Config entries and the chains compiled from them.
- *
- * @module
- */
+/** Config entries and the chains compiled from them. @module */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

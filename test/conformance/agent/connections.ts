@@ -1,8 +1,4 @@
-/**
- * The limit on connections of one client: the refusal comes before any request.
- *
- * @module
- */
+/** The limit on connections of one client: the refusal comes before any request. @module */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,6 +1,5 @@
 /**
  * Mesh health and the catalog: entries, filters, the two backends, and what wakes a long poll.
- *
  * @module
  */
 

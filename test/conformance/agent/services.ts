@@ -1,7 +1,6 @@
 /**
  * Registration: the fields that a sidecar inherits, those that the agent merges, checks, and waiting by
  * hash.
- *
  * @module
  */
 

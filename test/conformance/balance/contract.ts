@@ -1,8 +1,4 @@
-/**
- * The contract of every balancer. It runs against a pool, as the proxy uses it.
- *
- * @module
- */
+/** The contract of every balancer. It runs against a pool, as the proxy uses it. @module */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

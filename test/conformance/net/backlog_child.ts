@@ -1,6 +1,5 @@
 /**
  * Run by `backlog_test.ts`: many clients at once, of which it prints how many got through to `HOST PORT`.
- *
  * @module
  */
 

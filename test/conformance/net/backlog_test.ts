@@ -1,8 +1,4 @@
-/**
- * A burst of clients finds room to wait while the thread that accepts them is busy.
- *
- * @module
- */
+/** A burst of clients finds room to wait while the thread that accepts them is busy. @module */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,7 +1,6 @@
 /**
  * The contract of backpressure: a peer that does not read stops the writer with little in memory, one
  * that reads slowly gets everything.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The contract of choosers towards clients that get nothing, send nonsense or nothing at all, or leave
  * while they wait: each failure is reported once, and other clients are served.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The contract of choosers and resumption: a session made under one certificate or validation is worth
  * nothing under another.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * The contract of choosers: settings picked by the client's first bytes, at once or later.
- *
  * @module
  */
 

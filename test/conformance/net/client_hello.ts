@@ -1,8 +1,4 @@
-/**
- * A ClientHello written by hand, for what no TLS library sends.
- *
- * @module
- */
+/** A ClientHello written by hand, for what no TLS library sends. @module */
 
 export function vector(
   width: 1 | 2 | 3,

@@ -1,7 +1,6 @@
 /**
  * The contract of handshakes that fail, and of clients that misbehave: each failure is reported once,
  * with a reason, and the listener serves the next client.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Helpers of the engines' contract: connections that record their events, and pairs of them over
  * loopback.
- *
  * @module
  */
 

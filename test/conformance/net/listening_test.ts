@@ -1,6 +1,5 @@
 /**
  * The contract of listeners: addresses, unix sockets, who may listen twice, and pausing.
- *
  * @module
  */
 

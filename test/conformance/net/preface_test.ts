@@ -1,7 +1,6 @@
 /**
  * The contract of prefaces: a reader uses bytes before TLS, asks for more, or refuses; the handshake gets
  * the bytes that it left.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * One end of a connection that records its events, and methods that wait for them.
- *
- * @module
- */
+/** One end of a connection that records its events, and methods that wait for them. @module */
 
 import assert from "node:assert/strict";
 import { systemClock } from "../../../src/base/mod.ts";

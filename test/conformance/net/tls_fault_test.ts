@@ -1,6 +1,5 @@
 /**
  * The contract of `tlsFault`: it reports beforehand whatever a handshake would fail for.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * ACL rights at a server, with ACLs on and default deny.
- *
- * @module
- */
+/** ACL rights at a server, with ACLs on and default deny. @module */
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";

@@ -1,8 +1,4 @@
-/**
- * gRPC calls to a server, with the checks that tests make of the answers.
- *
- * @module
- */
+/** gRPC calls to a server, with the checks that tests make of the answers. @module */
 
 import { seededRandom, systemClock } from "../../../src/base/mod.ts";
 import { MESSAGES } from "../../kit/dev_agent/servers/grpc/messages.ts";

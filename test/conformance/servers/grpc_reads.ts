@@ -1,7 +1,6 @@
 /**
  * The gRPC answers of a server: features, bootstrap parameters, the list of servers, roots as they
  * change.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Registrations in the catalog: those that are refused, the fields stored and shown, and the changes
  * that wake a blocking query.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Sessions as signs of life: refused requests, and the state of checks that name a session.
- *
  * @module
  */
 

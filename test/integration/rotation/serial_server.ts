@@ -1,6 +1,5 @@
 /**
  * A TLS server that answers each client with the serial number of the certificate it showed.
- *
  * @module
  */
 

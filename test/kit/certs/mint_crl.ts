@@ -1,8 +1,4 @@
-/**
- * Builds and signs revocation lists for tests, sound or not.
- *
- * @module
- */
+/** Builds and signs revocation lists for tests, sound or not. @module */
 
 import { type KeyObject, sign as signBytes } from "node:crypto";
 import { contextTag, formatPem } from "../../../src/wire/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Certificate signing requests (PKCS #10), sound ones and others.
- *
- * @module
- */
+/** Certificate signing requests (PKCS #10), sound ones and others. @module */
 
 import { type KeyObject, sign } from "node:crypto";
 import {

@@ -1,8 +1,4 @@
-/**
- * The DER parts that certificates and revocation lists share.
- *
- * @module
- */
+/** The DER parts that certificates and revocation lists share. @module */
 
 import type { KeyObject } from "node:crypto";
 import {

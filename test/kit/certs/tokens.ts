@@ -1,8 +1,4 @@
-/**
- * An issuer of tokens for tests: keys of its own, and the tokens it signs with them.
- *
- * @module
- */
+/** An issuer of tokens for tests: keys of its own, and the tokens it signs with them. @module */
 
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

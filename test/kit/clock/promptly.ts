@@ -1,8 +1,4 @@
-/**
- * Promises about time, on machines that may not run us for a while.
- *
- * @module
- */
+/** Promises about time, on machines that may not run us for a while. @module */
 
 /**
  * Fails unless `attempt`, which resolves with the milliseconds that it took, once takes less than

@@ -1,8 +1,4 @@
-/**
- * Our agent client against a {@link ScriptedAgent}, on a clock that the test moves.
- *
- * @module
- */
+/** Our agent client against a {@link ScriptedAgent}, on a clock that the test moves. @module */
 
 import { type ProxyError, seededRandom, silentLog, Stats } from "../../../src/base/mod.ts";
 import {

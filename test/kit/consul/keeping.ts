@@ -1,6 +1,5 @@
 /**
  * A process that keeps itself registered in a catalog in memory, and the application that it registers.
- *
  * @module
  */
 

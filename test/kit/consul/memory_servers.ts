@@ -6,7 +6,6 @@
  * const servers = new MemoryServers(clock);
  * const one = servers.add("10.0.0.1");
  * one.answer(SIGN.path, (call) => call.end(7, "Permission denied"));
- *
  * @module
  */
 

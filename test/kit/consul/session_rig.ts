@@ -1,8 +1,4 @@
-/**
- * A session with scripted servers: time, token, log and figures are the test's.
- *
- * @module
- */
+/** A session with scripted servers: time, token, log and figures are the test's. @module */
 
 import { FakeClock, settle } from "../clock/clock.ts";
 import { type MemoryCall, MemoryServers } from "./memory_servers.ts";

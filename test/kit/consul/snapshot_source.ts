@@ -1,7 +1,6 @@
 /**
  * A `ConsulSource` on a scripted agent and a clock that tests move, with everything answered that a
  * first snapshot needs.
- *
  * @module
  */
 

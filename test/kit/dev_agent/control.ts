@@ -1,8 +1,4 @@
-/**
- * The changes that an operator makes over the HTTP interface, made to a world directly.
- *
- * @module
- */
+/** The changes that an operator makes over the HTTP interface, made to a world directly. @module */
 
 import { putIntention } from "../../../src/dev/entries/intentions.ts";
 import type { JsonObject } from "../../../src/dev/json.ts";

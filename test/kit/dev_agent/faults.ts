@@ -1,8 +1,4 @@
-/**
- * Replies of a broken agent, or of something in front of it, planned by a test.
- *
- * @module
- */
+/** Replies of a broken agent, or of something in front of it, planned by a test. @module */
 
 import type { Api } from "../../../src/dev/http/api.ts";
 

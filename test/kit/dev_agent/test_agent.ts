@@ -1,6 +1,5 @@
 /**
  * The embedded agent as tests want it: with faults, with Consul's ACLs, as a client agent, and forgetful.
- *
  * @module
  */
 

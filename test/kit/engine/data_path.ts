@@ -1,8 +1,4 @@
-/**
- * A data path in this process on the runtime's own engine, and apps to put around it.
- *
- * @module
- */
+/** A data path in this process on the runtime's own engine, and apps to put around it. @module */
 
 import { connect, type Socket } from "node:net";
 import { type Log, silentLog, systemClock, systemRandom } from "../../../src/base/mod.ts";

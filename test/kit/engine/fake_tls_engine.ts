@@ -1,8 +1,4 @@
-/**
- * An engine that only makes TLS settings: it records its arguments.
- *
- * @module
- */
+/** An engine that only makes TLS settings: it records its arguments. @module */
 
 import type {
   ClientTls,

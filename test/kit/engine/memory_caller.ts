@@ -1,6 +1,5 @@
 /**
  * A caller of a data path in memory that proves to be a service, and the application that it reaches.
- *
  * @module
  */
 

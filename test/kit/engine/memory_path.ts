@@ -1,8 +1,4 @@
-/**
- * A data path without sockets on a fake clock, and the checks of a test.
- *
- * @module
- */
+/** A data path without sockets on a fake clock, and the checks of a test. @module */
 
 import assert from "node:assert/strict";
 import { createLog, type LogFields, type LogRecord } from "../../../src/base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Two data paths as the sidecars of `web` and `db`, for stories that need no agent.
- *
- * @module
- */
+/** Two data paths as the sidecars of `web` and `db`, for stories that need no agent. @module */
 
 import type { Log, LogRecord } from "../../../src/base/mod.ts";
 import { createLog, systemClock } from "../../../src/base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * A proxy process made of fakes, which note in order what happens to them.
- *
- * @module
- */
+/** A proxy process made of fakes, which note in order what happens to them. @module */
 
 import { createLog, type ProxyError } from "../../../src/base/mod.ts";
 import type { RegisterSignals } from "../../../src/consul/mod.ts";

@@ -1,6 +1,5 @@
 /**
  * Snapshots for tests that need no agent: a service with credentials, a policy, upstreams.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * A `Trust` on an engine that only records its arguments, and a callee that answers its questions.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * The configuration file of a test's Consul agent.
- *
- * @module
- */
+/** The configuration file of a test's Consul agent. @module */
 
 import { join } from "node:path";
 import type { Consul } from "./consul.ts";

@@ -1,8 +1,4 @@
-/**
- * A mesh on the embedded agent. Its sidecars run on the engine that runs the test.
- *
- * @module
- */
+/** A mesh on the embedded agent. Its sidecars run on the engine that runs the test. @module */
 
 import { randomUUID } from "node:crypto";
 import { systemClock, systemRandom } from "../../../src/base/mod.ts";

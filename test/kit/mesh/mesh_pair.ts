@@ -1,7 +1,6 @@
 /**
  * The pair "web calls db" that most stories of processes start from: two services, two sidecars, one
  * intention, on any agent.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Sidecars of a registered service that are no Postern: the two proxies that it must work with.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * An HTTP authorization service: it lets those requests through that show a pass, answers as fast as the
  * test sets, and may be gone for a while.
- *
  * @module
  */
 

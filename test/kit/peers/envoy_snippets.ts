@@ -1,8 +1,4 @@
-/**
- * Envoy's TLS contexts for tests, in snippets.
- *
- * @module
- */
+/** Envoy's TLS contexts for tests, in snippets. @module */
 
 export const TYPES = "type.googleapis.com/envoy.extensions.transport_sockets.tls";
 

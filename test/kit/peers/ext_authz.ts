@@ -1,8 +1,4 @@
-/**
- * A gRPC authorization service: its messages, configured by a table, and a server.
- *
- * @module
- */
+/** A gRPC authorization service: its messages, configured by a table, and a server. @module */
 
 import { Buffer } from "node:buffer";
 import { type PlainMessage, Protobuf } from "../../../src/wire/mod.ts";

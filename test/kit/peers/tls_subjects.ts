@@ -1,6 +1,5 @@
 /**
  * The proxies that stories about TLS compare, and the interface that such stories need of each.
- *
  * @module
  */
 

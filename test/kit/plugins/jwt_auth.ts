@@ -1,8 +1,4 @@
-/**
- * The plugin `jwt_auth` mounted alone, and its treatment of requests with tokens.
- *
- * @module
- */
+/** The plugin `jwt_auth` mounted alone, and its treatment of requests with tokens. @module */
 
 import { type Claims, VERIFIED_CLAIMS } from "../../../src/plugin/verified_claims.ts";
 import jwtAuth from "../../../plugins/jwt_auth/jwt_auth.ts";

@@ -1,8 +1,4 @@
-/**
- * The processor time of this process, whatever else the machine does meanwhile.
- *
- * @module
- */
+/** The processor time of this process, whatever else the machine does meanwhile. @module */
 
 import process from "node:process";
 

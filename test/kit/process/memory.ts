@@ -1,8 +1,4 @@
-/**
- * The memory and descriptors of a process, from /proc. Linux.
- *
- * @module
- */
+/** The memory and descriptors of a process, from /proc. Linux. @module */
 
 import { readdir, readFile } from "node:fs/promises";
 

@@ -1,8 +1,4 @@
-/**
- * Stands between a client that others have written and where it shall really go.
- *
- * @module
- */
+/** Stands between a client that others have written and where it shall really go. @module */
 
 import type { Socket } from "node:net";
 import { startServer, type TestServer } from "../wire/echo.ts";

@@ -1,8 +1,4 @@
-/**
- * Addresses and ports for stories that must know them before any program listens there.
- *
- * @module
- */
+/** Addresses and ports for stories that must know them before any program listens there. @module */
 
 import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";

@@ -1,7 +1,6 @@
 /**
  * Credentials of a listener's or upstream's own as parts of a snapshot, without the store that would
  * bring them.
- *
  * @module
  */
 

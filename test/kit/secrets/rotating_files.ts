@@ -1,7 +1,6 @@
 /**
  * A certificate, its key and the roots in files, rotated in each of the ways in which people and their
  * tools do it, on a real file system.
- *
  * @module
  */
 

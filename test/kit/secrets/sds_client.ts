@@ -1,7 +1,6 @@
 /**
  * Helpers for tests of an SDS source beside the server: a provider on real sockets whose events can be
  * waited for.
- *
  * @module
  */
 

@@ -6,7 +6,6 @@
  * @example
  * await using server = await startSdsServer();
  * server.set("web", inlineCertificate("web", leaf));
- *
  * @module
  */
 

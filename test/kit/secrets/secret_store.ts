@@ -1,8 +1,4 @@
-/**
- * A store of secrets on a fake clock, with sources whose events the test sets.
- *
- * @module
- */
+/** A store of secrets on a fake clock, with sources whose events the test sets. @module */
 
 import assert from "node:assert/strict";
 import { seededRandom, Stats } from "../../../src/base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The options with which tests read the configuration of credentials.
- *
- * @module
- */
+/** The options with which tests read the configuration of credentials. @module */
 
 import assert from "node:assert/strict";
 import { parseTlsConfig, type SdsServer, type TlsConfigContext } from "../../../src/secrets/mod.ts";

@@ -1,6 +1,5 @@
 /**
  * A provider of secrets of a Workload API beside its fake server, and the events of its subscribers.
- *
  * @module
  */
 

@@ -5,7 +5,6 @@
  * @example
  * await using server = await startWorkloadServer();
  * server.sendSvids({ svids: [svidOf(ca, "spiffe://example.org/web")] });
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * Echo servers and clients that notice every lost, changed, doubled or late byte.
- *
- * @module
- */
+/** Echo servers and clients that notice every lost, changed, doubled or late byte. @module */
 
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";

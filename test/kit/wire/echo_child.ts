@@ -1,6 +1,5 @@
 /**
  * Run by stories that measure: an echo on `HOST` until standard input ends. Prints its port.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * Records of exchanges for tests: one that went well, to be changed.
- *
- * @module
- */
+/** Records of exchanges for tests: one that went well, to be changed. @module */
 
 import {
   addField,

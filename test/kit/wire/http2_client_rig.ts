@@ -1,8 +1,4 @@
-/**
- * Our HTTP/2 client and a server that is a test's own, byte by byte.
- *
- * @module
- */
+/** Our HTTP/2 client and a server that is a test's own, byte by byte. @module */
 
 import assert from "node:assert/strict";
 import { Deadlines } from "../../../src/base/mod.ts";

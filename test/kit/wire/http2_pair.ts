@@ -1,6 +1,5 @@
 /**
  * Our HTTP/2 client and server on two ends of memory, and exchanges that record their events.
- *
  * @module
  */
 

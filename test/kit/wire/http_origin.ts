@@ -1,6 +1,5 @@
 /**
  * Origins of both protocols that answer each request with its body and count the requests for each path.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * Sends a request over HTTP/1.1 or HTTP/2, and returns everything that came back.
- *
- * @module
- */
+/** Sends a request over HTTP/1.1 or HTTP/2, and returns everything that came back. @module */
 
 import { Buffer } from "node:buffer";
 import * as http2 from "node:http2";

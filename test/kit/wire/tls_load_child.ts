@@ -1,7 +1,6 @@
 /**
  * Run by `tls_load.ts`: TLS traffic as its argument describes, until standard input ends; prints
  * `started`, then the result.
- *
  * @module
  */
 

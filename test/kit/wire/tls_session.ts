@@ -1,7 +1,6 @@
 /**
  * A TLS connection to an echo that stays open, and a crowd of such: for stories in which credentials
  * change under open connections.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * `configs` of `/config_dump`: the state in force in Envoy's format, for Consul's tools and for scripts that
  * read Envoy's dump. State that Envoy has no message for is in the rest of the page.
- *
  * @module
  */
 

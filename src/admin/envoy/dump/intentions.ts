@@ -2,7 +2,6 @@
  * Intentions as rules of Envoy's RBAC filter, as Consul writes them: only rules that differ from the
  * default, each without the sources and requests that an earlier rule decides. Postern does not use these
  * rules; they express its policy for tools that read Envoy's dump.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * `postern plugin check`: checks a plugin's file as a proxy would, and its types with TypeScript's compiler,
  * which has no other types than those that the executable provides and those in the plugin's own files.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * `postern plugin dev`: runs a mesh on this machine with the plugin in it, loads the plugin again whenever it
  * is saved, and shows its effect on each request.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * `postern plugin new`: a directory with a plugin that works, tests that pass, and the types that an editor
  * needs.
- *
  * @module
  */
 

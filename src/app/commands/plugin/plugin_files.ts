@@ -1,6 +1,5 @@
 /**
  * Files of plugins and their tests, which are beside them: `shop_test.ts` for `shop.ts`.
- *
  * @module
  */
 

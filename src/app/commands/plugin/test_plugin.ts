@@ -1,7 +1,6 @@
 /**
  * `postern plugin test`: the tests of plugins, run in this process. A test is a file of its own beside the
  * plugin, bundled as the plugin is, which gets the kit and a test runner from the executable.
- *
  * @module
  */
 

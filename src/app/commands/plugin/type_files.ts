@@ -1,7 +1,6 @@
 /**
  * The types that an author's editor and our check need: the contract's, the kit's, those of the libraries
  * inside the executable, and of TypeScript's own those of the language and of a worker.
- *
  * @module
  */
 

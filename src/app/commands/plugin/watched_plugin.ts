@@ -1,7 +1,6 @@
 /**
  * Wraps a plugin for `postern plugin dev`: each request is logged with the changes that the plugin made.
  * The source of this module is bundled with the plugin; it imports only types.
- *
  * @module
  */
 

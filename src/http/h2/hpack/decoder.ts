@@ -1,7 +1,6 @@
 /**
  * Decodes header blocks (RFC 7541). A table entry is kept as a text that was validated when it came, so
  * that a repeated field costs a look-up.
- *
  * @module
  */
 

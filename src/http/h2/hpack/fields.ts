@@ -1,7 +1,6 @@
 /**
  * Names of fields: the static table, and the meaning of a name for HTTP/2, found once for each name that a
  * table keeps.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * Consul's ACL rule language, the part that policies for proxies use.
- *
- * @module
- */
+/** Consul's ACL rule language, the part that policies for proxies use. @module */
 
 import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 

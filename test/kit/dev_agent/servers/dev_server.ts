@@ -1,7 +1,6 @@
 /**
  * One embedded server: an HTTP API and a gRPC port in front of the data that all servers share, in the state
  * that the cluster has it in.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * `ConnectCAService/Sign`: which certificate a token may have, and how many a cluster signs.
- *
  * @module
  */
 

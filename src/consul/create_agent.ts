@@ -48,11 +48,7 @@ export function createAgent(options: AgentOptions, deps: ConsulDeps): Required<C
   const carrier = createAgentCarrier(options, { engine, clock });
   const reach = new ConsulReach();
   const cluster = new ClusterPin();
-  const proof = new ClusterProof({
-    pin: cluster,
-    reach,
-    ask: () => judgeCluster(client, cluster),
-  });
+  const proof = new ClusterProof({ pin: cluster, reach, ask: () => judgeCluster(client, cluster) });
   const client: Client = new Client(options, {
     carrier,
     token,

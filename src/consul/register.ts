@@ -85,10 +85,7 @@ export async function keepRegistered(
 
 type Write = Pick<ConsulCall, "what" | "path" | "body">;
 
-function registrationOf(
-  { id, name, destination, host, port }: ProxyEntry,
-  status: Status,
-): Write {
+function registrationOf({ id, name, destination, host, port }: ProxyEntry, status: Status): Write {
   return {
     what: `register the proxy ${JSON.stringify(id)}`,
     path: "/v1/agent/service/register",

@@ -81,11 +81,7 @@ function forbiddenHint(
   return needs && !/lacks permission/.test(text) ? ` (it takes ${needs})` : "";
 }
 
-function failureHint(
-  text: string,
-  { query }: ConsulCall,
-  { peer, names }: RefusingPeer,
-): string {
+function failureHint(text: string, { query }: ConsulCall, { peer, names }: RefusingPeer): string {
   if (/HTTP request to an HTTPS server/.test(text)) {
     return peer === "agent"
       ? `; write https:// in ${ADDRESS_FLAG.agent}`

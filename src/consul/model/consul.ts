@@ -114,10 +114,7 @@ export interface Consul {
    * The default policy, from an authorize call about a source that no rule can name: read at start, after
    * each agent restart and every few minutes.
    */
-  watchDefaultPolicy(
-    request: DefaultPolicyRequest,
-    sink: WatchSink<"allow" | "deny">,
-  ): WatchHandle;
+  watchDefaultPolicy(request: DefaultPolicyRequest, sink: WatchSink<"allow" | "deny">): WatchHandle;
   watchChain(request: ChainRequest, sink: WatchSink<DiscoveryChain>): WatchHandle;
   /** An empty list is delivered only after a read without `index` confirmed it. */
   watchHealth(request: HealthRequest, sink: WatchSink<readonly Instance[]>): WatchHandle;

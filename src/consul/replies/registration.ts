@@ -92,9 +92,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
   const meshGatewayMode = proxy.MeshGateway;
   const clusters = isIngress ? extraClusters(config, warnings) : undefined;
   config.nameUnfollowed(isIngress ? "gateway" : "proxy");
-  warnings.push(
-    ...namedKeys(json, { place: "registration", where: "The proxy's registration" }),
-  );
+  warnings.push(...namedKeys(json, { place: "registration", where: "The proxy's registration" }));
   return defined({
     id: reply.ID,
     service,

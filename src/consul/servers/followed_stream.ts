@@ -61,10 +61,7 @@ export interface FollowedStream {
 export function followStream<Request, Response>(
   method: Method<Request, Response>,
   request: Request,
-  { sink, session }: {
-    readonly sink: StreamSink<Response>;
-    readonly session: StreamSession;
-  },
+  { sink, session }: { readonly sink: StreamSink<Response>; readonly session: StreamSession },
 ): FollowedStream {
   const { clock, random, names } = session;
   const { what, resource } = method;

@@ -17,9 +17,7 @@ import {
 const SIDECARS = 'Kind == "connect-proxy"';
 const GATEWAYS = 'Kind == "ingress-gateway"';
 
-const Sidecars = v.array(object({
-  Proxy: v.nullish(object({ DestinationServiceID: text })),
-}));
+const Sidecars = v.array(object({ Proxy: v.nullish(object({ DestinationServiceID: text })) }));
 
 /** The one sidecar registered on the node for a service id; its own id. */
 export async function findSidecar(catalog: NodeCatalog, serviceId: string): Promise<string> {

@@ -36,10 +36,7 @@ const SECRET = /^[\x21-\x7e]{1,512}$/;
 
 const LoginReply = object({
   // The token goes into a header; a message about an invalid one does not quote it.
-  SecretID: v.pipe(
-    someText,
-    v.check((secret) => SECRET.test(secret), "must be a token"),
-  ),
+  SecretID: v.pipe(someText, v.check((secret) => SECRET.test(secret), "must be a token")),
   AccessorID: v.fallback(v.pipe(text, v.regex(/^[\w-]{1,64}$/)), ""),
   CreateTime: v.nullish(moment),
   ExpirationTime: v.nullish(moment),
@@ -59,10 +56,7 @@ export function createLoginCalls(
       datacenter,
       namespace,
       partition,
-    }, {
-      ...deps,
-      token: { current: () => token, onChange: () => () => {}, rejected() {} },
-    });
+    }, { ...deps, token: { current: () => token, onChange: () => () => {}, rejected() {} } });
   return {
     async logIn() {
       const bearerToken = readBearerToken(options);

@@ -189,9 +189,7 @@ class SignedLeaf implements WatchHandle {
     const limitMs = hasLeaf ? RETRY_WITH_LEAF_LIMIT_MS : RETRY_LIMIT_MS;
     const ceilingMs = Math.min(limitMs, RETRY_MS * 2 ** Math.min(this.#delivery.failures, 10));
     const retryMs = ceilingMs * random();
-    this.#delivery.failed(named(error, this.#wanted.service), {
-      retry_ms: Math.round(retryMs),
-    });
+    this.#delivery.failed(named(error, this.#wanted.service), { retry_ms: Math.round(retryMs) });
     this.#after(retryMs, () => this.#sign());
   }
 }

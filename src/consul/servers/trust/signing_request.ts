@@ -36,11 +36,7 @@ export function createSigningRequest(uri: string): SigningRequest {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const names = derSequence(derText(contextTag(6, "primitive"), uri));
   // Critical, since the subject is empty (RFC 5280 4.2.1.6).
-  const alternative = derSequence(
-    derOid(OID.subjectAltName),
-    derBoolean(true),
-    derOctets(names),
-  );
+  const alternative = derSequence(derOid(OID.subjectAltName), derBoolean(true), derOctets(names));
   const wanted = derSequence(
     derOid(EXTENSION_REQUEST),
     derElement(TAG.set, derSequence(alternative)),

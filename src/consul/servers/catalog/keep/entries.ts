@@ -196,11 +196,7 @@ interface OwnServices {
 }
 
 /** Whether both services are there as written, with the checks of `sessionName` (`""`: none). */
-export function isWhole(
-  kept: KeptEntries,
-  request: RegisterRequest,
-  sessionName: string,
-): boolean {
+export function isWhole(kept: KeptEntries, request: RegisterRequest, sessionName: string): boolean {
   return readServices(servicesOf(request)).every((wanted) =>
     isDeepStrictEqual(kept.services.get(wanted.ID), wanted) &&
     kept.checks.has(healthCheckId(wanted.ID)) &&

@@ -10,7 +10,7 @@ import {
   type StreamHandler,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
+import type { CommonDeps } from "../model/consul.ts";
 import { errorOf, isOverload, isUnauthenticated, messagesOf, metadataOf } from "./calls.ts";
 import type { FlagNames } from "../model/flag_names.ts";
 import type { ConsulServers, Method, Server, StreamSink } from "./types.ts";

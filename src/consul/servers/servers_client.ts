@@ -2,7 +2,7 @@
 
 import { type Clock, messageOf, type Random } from "../../base/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
+import type { CommonDeps } from "../model/consul.ts";
 import { Client } from "../http/client.ts";
 import { type ClusterPin, ClusterProof } from "../http/cluster.ts";
 import type { CallToken } from "../http/token.ts";

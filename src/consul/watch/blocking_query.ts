@@ -14,9 +14,8 @@
  */
 
 import { Backoff, type ErrorCode, ProxyError } from "../../base/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
 import { AskAgain } from "../http/carrier.ts";
-import type { WatchHandle, WatchSink, WatchState } from "../model/consul.ts";
+import type { CommonDeps, WatchHandle, WatchSink, WatchState } from "../model/consul.ts";
 import type { ConnectionBudget } from "./budget.ts";
 import type { ConsulReach } from "./consul_reach.ts";
 import type { WatchCursor } from "./cursors.ts";

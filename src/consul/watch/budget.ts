@@ -15,7 +15,7 @@
  */
 
 import type { Counter, Gauge, Timer } from "../../base/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
+import type { CommonDeps } from "../model/consul.ts";
 import { BudgetGrowth, type GrowthOptions } from "./budget_growth.ts";
 import { left, type PollPriority, PollSlot, USED_LATELY_MS } from "./poll_slot.ts";
 

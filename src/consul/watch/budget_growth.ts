@@ -7,7 +7,7 @@
  */
 
 import type { Random, Timer } from "../../base/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
+import type { CommonDeps } from "../model/consul.ts";
 
 export interface GrowthOptions {
   /** The budget never exceeds it. */

@@ -1,7 +1,4 @@
-/**
- * A watch's place in the connection budget: a long poll of its own, or its turn with a short one.
- * @module
- */
+/** A watch's place in the connection budget: its own long poll, or its turn with a short one. @module */
 
 import { type Clock, ProxyError } from "../../base/mod.ts";
 

@@ -13,8 +13,7 @@ import {
   sleep,
   type Timer,
 } from "../../../base/mod.ts";
-import type { CommonDeps } from "../../model/deps.ts";
-import type { LoginStatus } from "../../model/consul.ts";
+import type { CommonDeps, LoginStatus } from "../../model/consul.ts";
 import type { CallToken } from "../../http/token.ts";
 import type { Login, LoginCalls } from "./login_calls.ts";
 

@@ -7,9 +7,14 @@
  */
 
 import { ProxyError, type Timer } from "../../../base/mod.ts";
-import type { CommonDeps } from "../../model/deps.ts";
 import { formatServiceId } from "../../../identity/mod.ts";
-import type { ServiceRef, WatchHandle, WatchSink, WatchState } from "../../model/consul.ts";
+import type {
+  CommonDeps,
+  ServiceRef,
+  WatchHandle,
+  WatchSink,
+  WatchState,
+} from "../../model/consul.ts";
 import type { Leaf, Roots } from "../../model/values.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { SIGN } from "../methods.ts";

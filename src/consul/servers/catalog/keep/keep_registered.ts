@@ -7,8 +7,8 @@
 
 import { Backoff, messageOf, ProxyError } from "../../../../base/mod.ts";
 import type { Engine } from "../../../../net/mod.ts";
-import type { CommonDeps } from "../../../model/deps.ts";
 import type {
+  CommonDeps,
   RegisterRequest,
   RegisterSignals,
   WatchHandle,

@@ -89,11 +89,13 @@ export interface LoopDeps extends CommonDeps {
   readonly terms: WatchTerms;
 }
 
+interface WatchOptions<T> {
+  readonly sink: WatchSink<T>;
+  readonly deps: LoopDeps;
+}
+
 /** Starts the loop; it runs until the handle is stopped. */
-export function startWatch<T>(
-  question: PollQuestion<T>,
-  options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
-): WatchHandle {
+export function startWatch<T>(question: PollQuestion<T>, options: WatchOptions<T>): WatchHandle {
   const loop = new WatchLoop(question, options);
   void loop.run();
   return loop;
@@ -115,10 +117,7 @@ class WatchLoop<T> implements WatchHandle {
   /** Successes since the last failure; two in a row end the backoff. */
   #streak = 0;
 
-  constructor(
-    question: PollQuestion<T>,
-    options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
-  ) {
+  constructor(question: PollQuestion<T>, options: WatchOptions<T>) {
     const { clock, random, budget, terms } = options.deps;
     this.#question = question;
     this.#deps = options.deps;

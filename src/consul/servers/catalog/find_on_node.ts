@@ -34,8 +34,8 @@ export async function findSidecar(catalog: NodeCatalog, serviceId: string): Prom
     what: `look for the sidecars on ${nodeName(catalog.node)}`,
     filter: SIDECARS,
   });
-  const served = readReply(Sidecars, others.services, "the services of the node")
-    .map(({ Proxy }) => Proxy?.DestinationServiceID ?? "");
+  const sidecars = readReply(Sidecars, others.services, "the services of the node");
+  const served = sidecars.map(({ Proxy }) => Proxy?.DestinationServiceID ?? "");
   const why = served.length === 0
     ? noProxyOn(catalog)
     : ": -sidecar-for takes the service's id, not its name, as the sidecar's " +

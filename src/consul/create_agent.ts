@@ -1,7 +1,6 @@
 /** Consul through a client agent. @module */
 
 import type { DialEngine } from "../http/mod.ts";
-import type { CommonDeps } from "./model/deps.ts";
 import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
 import { RegistrationWatch } from "./follow_registration.ts";
 import { Client } from "./http/client.ts";
@@ -9,7 +8,7 @@ import { ClusterPin, ClusterProof } from "./http/cluster.ts";
 import type { AgentOptions } from "./http/options.ts";
 import { TokenSource } from "./http/token.ts";
 import { createAgentCarrier } from "./http/transport.ts";
-import type { Consul } from "./model/consul.ts";
+import type { CommonDeps, Consul } from "./model/consul.ts";
 import { missingRights } from "./preflight.ts";
 import { keepRegistered } from "./register.ts";
 import { askFailingChecks, askNode } from "./replies/catalog_reads.ts";
@@ -34,25 +33,18 @@ const START_CONNECTIONS = 12;
 
 /** Opens nothing yet; fails with `config_invalid` where files cannot be used. */
 export function createAgent(options: AgentOptions, deps: ConsulDeps): Required<Consul> {
-  const { engine, clock, random, log, stats } = deps;
+  const { engine, clock, random, log, stats, connections: limit } = deps;
+  const countOfHost = () => countConnections(options.address);
   const budget = new ConnectionBudget({
     ...deps,
-    connections: Math.min(START_CONNECTIONS, deps.connections),
-    growth: {
-      limit: deps.connections,
-      random,
-      countOfHost: () => countConnections(options.address),
-    },
+    connections: Math.min(START_CONNECTIONS, limit),
+    growth: { limit, random, countOfHost },
   });
   const token = new TokenSource(options, { clock, log });
   const carrier = createAgentCarrier(options, { engine, clock });
   const reach = new ConsulReach();
   const cluster = new ClusterPin();
-  const proof = new ClusterProof({
-    pin: cluster,
-    reach,
-    ask: () => judgeCluster(client, cluster),
-  });
+  const proof = new ClusterProof({ pin: cluster, reach, ask: () => judgeCluster(client, cluster) });
   const client: Client = new Client(options, {
     carrier,
     token,

@@ -20,25 +20,18 @@ const ServicesReply = map(object({
 type ServiceRow = v.InferOutput<typeof ServicesReply>[string];
 
 export async function findSidecar(client: Client, serviceId: string): Promise<string> {
-  const reply = await listServices(client, {
-    what: `look for the sidecar of ${JSON.stringify(serviceId)}`,
-    filter: SIDECARS,
-  });
-  const only = onlyId(
-    readSidecars(reply.json, serviceId),
-    `sidecar proxy registered for ${serviceId}`,
-  );
+  const what = `look for the sidecar of ${JSON.stringify(serviceId)}`;
+  const reply = await listServices(client, what, SIDECARS);
+  const ids = readSidecars(reply.json, serviceId);
+  const only = onlyId(ids, `sidecar proxy registered for ${serviceId}`);
   if (only !== undefined) return only;
   const mayBeHidden = reply.filteredByAcls || !client.hasToken;
   // A list leaves out entries that the token may not see; reading the usual id of a sidecar then fails.
   if (mayBeHidden) await readService(client, `${serviceId}-sidecar-proxy`);
-  const hidden = mayBeHidden
-    ? ", or give a token that may see it (service:read on its sidecar)"
-    : "";
-  const served = servicesIn(reply.json)
-    .flatMap(({ Kind, Proxy }) =>
-      Kind === "connect-proxy" ? Proxy?.DestinationServiceID ?? [] : []
-    );
+  const right = ", or give a token that may see it (service:read on its sidecar)";
+  const hidden = mayBeHidden ? right : "";
+  const sidecars = servicesIn(reply.json).filter(({ Kind }) => Kind === "connect-proxy");
+  const served = sidecars.flatMap(({ Proxy }) => Proxy?.DestinationServiceID ?? []);
   throw new ProxyError(
     "agent_not_found",
     `No sidecar proxy registered for ${serviceId}: register the service on this agent with ` +
@@ -54,10 +47,8 @@ export async function findProxy(client: Client, proxyId: string): Promise<string
     readRegistration(reply.json, proxyId);
     return proxyId;
   }
-  const proxies = await listServices(client, {
-    what: "look for the proxies of this agent",
-    filter: `${SIDECARS} or ${GATEWAYS}`,
-  });
+  const what = "look for the proxies of this agent";
+  const proxies = await listServices(client, what, `${SIDECARS} or ${GATEWAYS}`);
   const ids = servicesIn(proxies.json).map(({ ID }) => ID);
   throw new ProxyError(
     "agent_not_found",
@@ -68,10 +59,7 @@ export async function findProxy(client: Client, proxyId: string): Promise<string
 
 export async function findGateway(client: Client, service: string): Promise<string> {
   const named = service ? ` called ${service}` : "";
-  const reply = await listServices(client, {
-    what: `look for an ingress gateway${named}`,
-    filter: GATEWAYS,
-  });
+  const reply = await listServices(client, `look for an ingress gateway${named}`, GATEWAYS);
   const ids = readGateways(reply.json, service);
   const only = onlyId(ids, `ingress gateway${named} is registered`);
   if (only !== undefined) return only;
@@ -88,21 +76,17 @@ export async function findGateway(client: Client, service: string): Promise<stri
 /** The ids of the sidecars for `serviceId`, whose case does not count. */
 export function readSidecars(json: unknown, serviceId: string): readonly string[] {
   const wanted = serviceId.toLowerCase();
-  return idsOf(
-    json,
-    ({ Kind, Proxy }) =>
-      Kind === "connect-proxy" && Proxy?.DestinationServiceID.toLowerCase() === wanted,
-  );
+  const isWanted = ({ Kind, Proxy }: ServiceRow) =>
+    Kind === "connect-proxy" && Proxy?.DestinationServiceID.toLowerCase() === wanted;
+  return idsOf(json, isWanted);
 }
 
 /** The ids of the ingress gateways called `service`; `""`: of all. */
 export function readGateways(json: unknown, service: string): readonly string[] {
   const wanted = service.toLowerCase();
-  return idsOf(
-    json,
-    ({ Kind, Service }) =>
-      Kind === "ingress-gateway" && (wanted === "" || Service.toLowerCase() === wanted),
-  );
+  const isWanted = ({ Kind, Service }: ServiceRow) =>
+    Kind === "ingress-gateway" && (wanted === "" || Service.toLowerCase() === wanted);
+  return idsOf(json, isWanted);
 }
 
 function idsOf(json: unknown, isWanted: (service: ServiceRow) => boolean): readonly string[] {
@@ -113,14 +97,12 @@ function servicesIn(json: unknown): readonly ServiceRow[] {
   return Object.values(readReply(ServicesReply, json, "the agent's services"));
 }
 
-function listServices(
-  client: Client,
-  { what, filter }: { readonly what: string; readonly filter: string },
-): Promise<ConsulReply> {
+function listServices(client: Client, what: string, filter: string): Promise<ConsulReply> {
+  const path = "/v1/agent/services";
   return client.call({
     resource: "services",
     what,
-    path: "/v1/agent/services",
+    path,
     query: { filter },
     timeoutMs: TIMEOUT_MS,
   });

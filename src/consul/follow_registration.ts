@@ -79,7 +79,6 @@ export class RegistrationWatch implements WatchHandle {
     this.#checks.handle?.stop();
   }
 
-  /** Starts and stops parts, and delivers the registration once it is complete. */
   #update(): void {
     const registration = this.#registration;
     if (this.#stopped || !registration) return;

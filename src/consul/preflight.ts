@@ -26,12 +26,9 @@ interface Need {
   readonly neededFor: string;
 }
 
-const ProbeReply = v.array(object({
-  Resource: text,
-  Access: text,
-  Segment: text,
-  Allow: v.boolean(),
-}));
+const ProbeReply = v.array(
+  object({ Resource: text, Access: text, Segment: text, Allow: v.boolean() }),
+);
 
 /**
  * Every right once, in the order in which its absence would be noticed. `node`: the registration's, beside
@@ -39,21 +36,14 @@ const ProbeReply = v.array(object({
  */
 export function rightsFor(registration: Registration, node?: string): readonly Need[] {
   const { service, proxyService, upstreams } = registration;
-  const read = (resource: Need["resource"], segment: string, neededFor: string): Need => ({
-    resource,
-    access: "read",
-    segment,
-    neededFor,
-  });
+  const read = (resource: Need["resource"], segment: string, neededFor: string): Need => {
+    return { resource, access: "read", segment, neededFor };
+  };
   const ownRegistration = "reading the proxy's own registration";
   const targets = upstreams.filter(({ kind, peer }) => kind === "service" && peer === "");
+  const neededFor = "its certificate, its intentions and the default policy";
   return [
-    {
-      resource: "service",
-      access: "write",
-      segment: service,
-      neededFor: "its certificate, its intentions and the default policy",
-    },
+    { resource: "service", access: "write", segment: service, neededFor },
     ...proxyService ? [read("service", proxyService, ownRegistration)] : [],
     ...node === undefined ? [] : [read("node", node, ownRegistration)],
     ...[...new Set(targets.map(({ name }) => name))].map((name) =>

@@ -5,10 +5,9 @@
  */
 
 import { Backoff, messageOf, ProxyError, sleep } from "../base/mod.ts";
-import type { CommonDeps } from "./model/deps.ts";
 import type { ConsulCall } from "./http/carrier.ts";
 import type { Client } from "./http/client.ts";
-import type { RegisterSignals } from "./model/consul.ts";
+import type { CommonDeps, RegisterSignals } from "./model/consul.ts";
 import { onAbort, wakeableSleep } from "./watch/pauses.ts";
 
 const TTL = "30s";
@@ -58,9 +57,7 @@ export async function keepRegistered(
         await put(client, registrationOf(entry, status), signal);
         registered = wasRegistered = true;
         log.info("proxy registered", { id });
-      } else {
-        await put(client, heartbeatOf(id, status), signal);
-      }
+      } else await put(client, heartbeatOf(id, status), signal);
       if (status === "critical" && draining?.aborted) onLeft?.();
       backoff.reset();
     } catch (error) {
@@ -71,11 +68,8 @@ export async function keepRegistered(
       // The agent may have forgotten the entry: register it again.
       registered = false;
       pauseMs = backoff.next();
-      log.warn("proxy registration cannot be kept up", {
-        id,
-        error: messageOf(error),
-        retry_ms: Math.round(pauseMs),
-      });
+      const fields = { id, error: messageOf(error), retry_ms: Math.round(pauseMs) };
+      log.warn("proxy registration cannot be kept up", fields);
     }
     if (registered && status !== statusNow()) continue;
     await wakeableSleep(clock, pauseMs, { signal, onWake: onAbort([serving, draining]) });
@@ -85,10 +79,7 @@ export async function keepRegistered(
 
 type Write = Pick<ConsulCall, "what" | "path" | "body">;
 
-function registrationOf(
-  { id, name, destination, host, port }: ProxyEntry,
-  status: Status,
-): Write {
+function registrationOf({ id, name, destination, host, port }: ProxyEntry, status: Status): Write {
   return {
     what: `register the proxy ${JSON.stringify(id)}`,
     path: "/v1/agent/service/register",
@@ -122,16 +113,12 @@ async function deregister(client: Client, id: string, { clock, log }: Deps): Pro
   for (let tried = 1;; tried++) {
     try {
       await put(client, write);
-      log.info("proxy deregistered", { id });
-      return;
+      return log.info("proxy deregistered", { id });
     } catch (error) {
       if (error instanceof ProxyError && error.code === "agent_not_found") return;
       if (tried >= DEREGISTER_TRIES) {
-        log.warn("proxy stays registered; its TTL check takes it out of use", {
-          id,
-          error: messageOf(error),
-        });
-        return;
+        const fields = { id, error: messageOf(error) };
+        return log.warn("proxy stays registered; its TTL check takes it out of use", fields);
       }
       await sleep(clock, DEREGISTER_PAUSE_MS);
     }

@@ -52,11 +52,6 @@ interface ClientDeps {
   readonly onSilence?: (silenceMs: number) => void;
 }
 
-const ACTIVE = [
-  "agent_requests_active",
-  "HTTP requests to the agent or the servers under way, those that wait for a change included",
-] as const;
-
 export class Client {
   readonly options: ClientOptions;
   readonly carrier: Carrier;
@@ -80,7 +75,9 @@ export class Client {
     const { coming } = this.#deps.token;
     if (coming) await coming;
     const token = this.#deps.token.current();
-    const active = this.#deps.stats.gauge(...ACTIVE);
+    const help =
+      "HTTP requests to the agent or the servers under way, those that wait for a change included";
+    const active = this.#deps.stats.gauge("agent_requests_active", help);
     active.add(1);
     try {
       // A write must not reach another cluster.
@@ -158,9 +155,7 @@ export class Client {
     }
     const index = readIndex(headers["x-consul-index"]);
     const silence = headers["x-consul-lastcontact"];
-    if (silence !== undefined && /^\d{1,15}$/.test(silence)) {
-      this.#deps.onSilence?.(Number(silence));
-    }
+    if (/^\d{1,15}$/.test(silence ?? "")) this.#deps.onSilence?.(Number(silence));
     const digest = call.lastDigest === undefined ? undefined : digestOf(wire);
     const isSame = digest !== undefined && digest === call.lastDigest;
     const isEmpty = isAbsent || body.length === 0;
@@ -176,11 +171,8 @@ export class Client {
   }
 
   #count({ resource }: ConsulCall, result: string): void {
-    this.#deps.stats.counter(
-      "agent_requests_total",
-      "HTTP requests to the agent or the servers that ended, by resource and result",
-      { resource, result },
-    ).add(1);
+    const help = "HTTP requests to the agent or the servers that ended, by resource and result";
+    this.#deps.stats.counter("agent_requests_total", help, { resource, result }).add(1);
   }
 }
 

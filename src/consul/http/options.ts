@@ -64,7 +64,6 @@ export function resolveAgentOptions(flags: AgentFlags, env: ConsulVariables): Ag
   };
 }
 
-/** The flag, or else the variable, or else `""`. */
 export function pick(flag: string | undefined, variable: string | undefined): string {
   return flag || variable || "";
 }
@@ -107,22 +106,16 @@ export function agentAddressText(httpAddr: string | undefined, env: ConsulVariab
   return formatAddress({ ...address, host }) + pathPrefix;
 }
 
-interface ParsedAddress {
-  readonly address: Address;
-  readonly pathPrefix: string;
-  readonly secure: boolean;
-}
-
-function readAddress(httpAddr: string | undefined, env: ConsulVariables): ParsedAddress {
+function readAddress(
+  httpAddr: string | undefined,
+  env: ConsulVariables,
+): Pick<AgentOptions, "address" | "pathPrefix"> & { readonly secure: boolean } {
   const name = httpAddr ? "-http-addr" : "CONSUL_HTTP_ADDR";
   const text = pick(httpAddr, env.CONSUL_HTTP_ADDR) || DEFAULT_ADDRESS;
-  const bad = (fact: string) =>
-    invalid(
-      // An error must not show a password, which may have any characters.
-      `Cannot use ${name} ${JSON.stringify(text.replace(/^(\w+:\/\/)?.*@/s, "$1(not shown)@"))}: ` +
-        `${fact}; write host:port, ` +
-        `http://host:port, https://host:port or unix:///path`,
-    );
+  // An error must not show a password, which may have any characters.
+  const shown = JSON.stringify(text.replace(/^(\w+:\/\/)?.*@/s, "$1(not shown)@"));
+  const forms = "write host:port, http://host:port, https://host:port or unix:///path";
+  const bad = (fact: string) => invalid(`Cannot use ${name} ${shown}: ${fact}; ${forms}`);
   const [, scheme = "", rest = ""] = /^(?:([a-zA-Z][a-zA-Z0-9+.-]*):\/\/)?(.*)$/s.exec(text) ?? [];
   if (scheme === "unix") {
     if (!rest) throw bad("it has no path");
@@ -140,11 +133,9 @@ function readAddress(httpAddr: string | undefined, env: ConsulVariables): Parsed
   if (/[\s?#\x00-\x1f]/.test(pathPrefix)) throw bad("its path has characters that need escaping");
   const parts = /^(\[[0-9a-fA-F:.%a-z]+\]|[^\s:@\[\]?#]*)(?::(\d+))?$/.exec(authority);
   if (!parts) {
-    throw bad(
-      text.includes("@")
-        ? "it has a user and a password, which CONSUL_HTTP_AUTH is for"
-        : "it is no host and port",
-    );
+    const isLogin = text.includes("@");
+    const login = "it has a user and a password, which CONSUL_HTTP_AUTH is for";
+    throw bad(isLogin ? login : "it is no host and port");
   }
   const host = (parts[1] ?? "").replace(/^\[|\]$/g, "") || "127.0.0.1";
   const fault = hostFault(host);

@@ -115,8 +115,6 @@ export class PendingRequest implements ResponseEvents {
     this.fail(new ProxyError("agent_unreachable", this.#cannot(fact)));
   }
 
-  // From the exchange.
-
   onInformational(): void {}
 
   onResponse(head: ResponseHead, ends: boolean): void {
@@ -140,10 +138,9 @@ export class PendingRequest implements ResponseEvents {
   onEnd(): void {
     const head = this.#head;
     if (!head) return;
+    const { status, fields } = head;
     const body = textOf(this.#chunks, this.#size);
-    this.#end(() =>
-      this.#reply.resolve({ status: head.status, headers: headersOf(head.fields), body })
-    );
+    this.#end(() => this.#reply.resolve({ status, headers: headersOf(fields), body }));
   }
 
   onDrain(): void {}

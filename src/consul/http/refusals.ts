@@ -4,7 +4,7 @@
  * @module
  */
 
-import { ProxyError } from "../../base/mod.ts";
+import { type ErrorCode, ProxyError } from "../../base/mod.ts";
 import type { FlagNames } from "../model/flag_names.ts";
 import { hideSecrets } from "../model/texts.ts";
 import type { AnsweringPeer, ConsulCall, WireReply } from "./carrier.ts";
@@ -37,34 +37,28 @@ export function refusalOf(
   answering: RefusingPeer,
 ): ProxyError {
   const text = oneLine(hideSecrets(body, [answering.token])) || `status ${status}`;
-  const what = `Cannot ${call.what}`;
   const { peer, where } = answering;
-  switch (status) {
-    case 403: {
-      const hint = forbiddenHint(text, call, answering);
-      return new ProxyError("agent_forbidden", `${what}: ${text}${hint}`);
-    }
-    // A gRPC server's answer to any other request.
-    case 415:
-      return new ProxyError(
-        "agent_failed",
-        `${what}: ${where} speaks gRPC; ${ADDRESS_FLAG[peer]} wants that of the HTTP API`,
-      );
-    case 404:
-      return new ProxyError(
-        "agent_not_found",
-        FROM_ANOTHER_SERVER.test(text)
-          ? `${what}: nothing answers to ${call.path} at ${where}: it is no Consul ${peer}, or ` +
-            `one that is too old; is ${ADDRESS_FLAG[peer]} right?`
-          : `${what}: ${text}`,
-      );
+  const error = (code: ErrorCode, fact: string) =>
+    new ProxyError(code, `Cannot ${call.what}: ${fact}`);
+  const flag = ADDRESS_FLAG[peer];
+  if (status === 403) return error("agent_forbidden", text + forbiddenHint(text, call, answering));
+  // A gRPC server's answer to any other request.
+  if (status === 415) {
+    return error("agent_failed", `${where} speaks gRPC; ${flag} wants that of the HTTP API`);
+  }
+  if (status === 404 && !FROM_ANOTHER_SERVER.test(text)) return error("agent_not_found", text);
+  if (status === 404) {
+    const fact =
+      `nothing answers to ${call.path} at ${where}: it is no Consul ${peer}, or one that ` +
+      `is too old; is ${flag} right?`;
+    return error("agent_not_found", fact);
   }
   if (status === 429 || (status === 503 && /rate limit exceeded/.test(text))) {
-    return new ProxyError("agent_overloaded", `${what}: the ${peer} is overloaded (${text})`);
+    return error("agent_overloaded", `the ${peer} is overloaded (${text})`);
   }
   const code = /Enterprise feature/.test(text) ? "config_invalid" : "agent_failed";
   const hint = failureHint(text, call, answering);
-  return new ProxyError(code, `${what}: the ${peer} answered ${status}: ${text}${hint}`);
+  return error(code, `the ${peer} answered ${status}: ${text}${hint}`);
 }
 
 function forbiddenHint(
@@ -81,11 +75,7 @@ function forbiddenHint(
   return needs && !/lacks permission/.test(text) ? ` (it takes ${needs})` : "";
 }
 
-function failureHint(
-  text: string,
-  { query }: ConsulCall,
-  { peer, names }: RefusingPeer,
-): string {
+function failureHint(text: string, { query }: ConsulCall, { peer, names }: RefusingPeer): string {
   if (/HTTP request to an HTTPS server/.test(text)) {
     return peer === "agent"
       ? `; write https:// in ${ADDRESS_FLAG.agent}`

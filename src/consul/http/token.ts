@@ -28,8 +28,7 @@ const LOOK_MS = 1_000;
 /** A given token, or that of a file, which is read again when the file changes. */
 export class TokenSource implements CallToken {
   readonly #path: string;
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #deps: { readonly clock: Clock; readonly log: Log };
   readonly #onChange = new Set<() => void>();
   #token: string;
   #stamp = "";
@@ -41,12 +40,12 @@ export class TokenSource implements CallToken {
   ) {
     this.#token = options.token;
     this.#path = options.tokenFile;
-    this.#clock = deps.clock;
-    this.#log = deps.log;
+    this.#deps = deps;
   }
 
   current(): string {
-    if (this.#path && this.#clock.monotonic() - this.#lookedAtMs >= LOOK_MS) this.reload();
+    const agoMs = this.#deps.clock.monotonic() - this.#lookedAtMs;
+    if (this.#path && agoMs >= LOOK_MS) this.reload();
     return this.#token;
   }
 
@@ -59,24 +58,23 @@ export class TokenSource implements CallToken {
 
   /** Looks now. A file that is gone, empty or bad leaves the token that is in use. */
   reload(): void {
-    if (!this.#path) return;
-    this.#lookedAtMs = this.#clock.monotonic();
+    const file = this.#path;
+    const { clock, log } = this.#deps;
+    if (!file) return;
+    this.#lookedAtMs = clock.monotonic();
     try {
-      const { mtimeMs, size, ino } = statSync(this.#path);
+      const { mtimeMs, size, ino } = statSync(file);
       const stamp = `${mtimeMs} ${size} ${ino}`;
       if (stamp === this.#stamp) return;
-      const token = readTokenFile(this.#path, "-token-file (CONSUL_HTTP_TOKEN_FILE)");
+      const token = readTokenFile(file, "-token-file (CONSUL_HTTP_TOKEN_FILE)");
       this.#stamp = stamp;
-      if (token && token !== this.#token) {
-        this.#token = token;
-        this.#log.info("token read", { file: this.#path });
-        for (const fn of [...this.#onChange]) fn();
-      }
+      if (!token || token === this.#token) return;
+      this.#token = token;
+      log.info("token read", { file });
+      for (const fn of [...this.#onChange]) fn();
     } catch (error) {
-      this.#log.warn("token file cannot be read, the last token stays in use", {
-        file: this.#path,
-        error: messageOf(error),
-      });
+      const fields = { file, error: messageOf(error) };
+      log.warn("token file cannot be read, the last token stays in use", fields);
     }
   }
 }

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { ProxyError } from "../../base/mod.ts";
+import type { Clock, Log, ProxyError, Random, Stats } from "../../base/mod.ts";
 import type { Defaults, JwtProvider, Mesh } from "./config_entries.ts";
 import type {
   DiscoveryChain,
@@ -16,6 +16,14 @@ import type {
   Registration,
   Roots,
 } from "./values.ts";
+
+/** Arguments of nearly every part. */
+export interface CommonDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+}
 
 /** Receives the values of a watch: the first answer at once, then every change of content. */
 export interface WatchSink<T> {
@@ -114,10 +122,7 @@ export interface Consul {
    * The default policy, from an authorize call about a source that no rule can name: read at start, after
    * each agent restart and every few minutes.
    */
-  watchDefaultPolicy(
-    request: DefaultPolicyRequest,
-    sink: WatchSink<"allow" | "deny">,
-  ): WatchHandle;
+  watchDefaultPolicy(request: DefaultPolicyRequest, sink: WatchSink<"allow" | "deny">): WatchHandle;
   watchChain(request: ChainRequest, sink: WatchSink<DiscoveryChain>): WatchHandle;
   /** An empty list is delivered only after a read without `index` confirmed it. */
   watchHealth(request: HealthRequest, sink: WatchSink<readonly Instance[]>): WatchHandle;

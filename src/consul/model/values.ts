@@ -237,7 +237,6 @@ export interface Instance {
   readonly weights: { readonly passing: number; readonly warning: number };
 }
 
-/** The answer to a prepared query. */
 export interface QueryResult {
   readonly service: string;
   readonly datacenter: string;

@@ -77,7 +77,7 @@ export function toRoute({ Definition, NextNode }: v.InferOutput<typeof RouteJson
     match: http ? toMatch(http) : null,
     destination: toDestination(Definition.Destination ?? NO_DESTINATION),
     next: NextNode,
-    unknown: unknownOf(Definition),
+    unknown: unknownIn(Definition, ROUTE, ""),
   };
 }
 
@@ -87,7 +87,7 @@ export function toSplit(
   return {
     weight: Weight,
     next: NextNode,
-    unknown: [...unknownIn(Definition, SPLIT, ""), ...unknownHeaders(Definition, "")],
+    unknown: unknownIn(Definition, SPLIT, ""),
     requestHeaders: toHeaders(Definition?.RequestHeaders),
     responseHeaders: toHeaders(Definition?.ResponseHeaders),
   };
@@ -163,46 +163,28 @@ function toHeaders(json: HeadersJson): HeaderTexts | null {
   return isEmpty ? null : texts;
 }
 
+/** The known fields of blocks, by the name of the block. */
+const BLOCKS: Readonly<Record<string, object>> = {
+  Match: { HTTP: 0 },
+  HTTP: MATCH,
+  Header: HEADER,
+  QueryParam: QUERY_PARAM,
+  Destination: DESTINATION,
+  RequestHeaders: HEADERS,
+  ResponseHeaders: HEADERS,
+};
+
 /** Fields that another version of Consul may write, by their path: `.Match.HTTP.Header[0].Contains`. */
-function unknownOf(route: v.InferOutput<typeof RouteJson>["Definition"]): readonly string[] {
-  const { Match, Destination } = route;
-  const http = Match?.HTTP;
-  return [
-    ...unknownIn(route, ROUTE, ""),
-    ...unknownIn(Match, { HTTP: 0 }, ".Match"),
-    ...unknownIn(http, MATCH, ".Match.HTTP"),
-    ...(http?.Header ?? []).flatMap((each, at) =>
-      unknownIn(each, HEADER, `.Match.HTTP.Header[${at}]`)
-    ),
-    ...(http?.QueryParam ?? []).flatMap((each, at) =>
-      unknownIn(each, QUERY_PARAM, `.Match.HTTP.QueryParam[${at}]`)
-    ),
-    ...unknownIn(Destination, DESTINATION, ".Destination"),
-    ...unknownHeaders(Destination, ".Destination"),
-  ];
-}
-
-function unknownHeaders(
-  of:
-    | { readonly RequestHeaders?: HeadersJson; readonly ResponseHeaders?: HeadersJson }
-    | null
-    | undefined,
-  where: string,
-): readonly string[] {
-  return [
-    ...unknownIn(of?.RequestHeaders, HEADERS, `${where}.RequestHeaders`),
-    ...unknownIn(of?.ResponseHeaders, HEADERS, `${where}.ResponseHeaders`),
-  ];
-}
-
-function unknownIn(
-  json: object | null | undefined,
-  known: object,
-  where: string,
-): readonly string[] {
-  return Object.entries(json ?? {})
-    .filter(([key, value]) => !Object.hasOwn(known, key) && !isEmpty(value))
-    .map(([key]) => `${where}.${key}`);
+function unknownIn(json: unknown, known: object, where: string): readonly string[] {
+  if (Array.isArray(json)) {
+    return json.flatMap((each, at) => unknownIn(each, known, `${where}[${at}]`));
+  }
+  return Object.entries(json ?? {}).flatMap(([key, value]) => {
+    const path = `${where}.${key}`;
+    if (!Object.hasOwn(known, key)) return isEmpty(value) ? [] : path;
+    const block = BLOCKS[key];
+    return block ? unknownIn(value, block, path) : [];
+  });
 }
 
 /** Consul leaves out empty values; a later version may write them. */

@@ -29,10 +29,7 @@ const BY_POLICY = "Default intention policy";
 /** The reason of an answer by the ACLs, where `default_intention_policy` is not set. */
 const BY_ACLS = "Default behavior configured by ACLs";
 
-const AuthorizeReply = renamed({
-  allowed: ["Authorized", v.boolean()],
-  reason: ["Reason", text],
-});
+const AuthorizeReply = renamed({ allowed: ["Authorized", v.boolean()], reason: ["Reason", text] });
 
 interface AuthorizeVerdict {
   readonly allowed: boolean;

@@ -118,10 +118,8 @@ function toNode(node: v.InferOutput<typeof NodeJson>): ChainNode {
     return { kind: "splitter", name: node.Name, splits, balancing: toBalancing(node) };
   }
   if (node.Type !== "resolver" || !node.Resolver) {
-    throw replyInvalid(
-      "the discovery chain",
-      `a node has the unknown type ${JSON.stringify(node.Type)}`,
-    );
+    const fact = `a node has the unknown type ${JSON.stringify(node.Type)}`;
+    throw replyInvalid("the discovery chain", fact);
   }
   return {
     kind: "resolver",

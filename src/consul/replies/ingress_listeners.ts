@@ -139,9 +139,8 @@ function refusalOf(
   if (port === 0) return "it has no port";
   if (services.length === 0 || services.some(({ name }) => !name)) return "it names no service";
   const isHttp = protocol !== "tcp";
-  if (!isHttp && services.length > 1) {
-    return "it names several services, which only HTTP listeners can";
-  }
+  const isOne = services.length === 1;
+  if (!isHttp && !isOne) return "it names several services, which only HTTP listeners can";
   const every = services.find(({ name }) => name === EVERY);
   if (every && !isHttp) return "it names every service, which only HTTP listeners can";
   if (every && every.hosts.length > 0) return "it has Hosts for every service";

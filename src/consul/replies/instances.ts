@@ -15,12 +15,7 @@ const READ_TIMEOUT_MS = 30_000;
 const QUERY_TIMEOUT_MS = 60_000;
 
 const InstanceJson = object({
-  Node: object({
-    Node: text,
-    Address: text,
-    Datacenter: text,
-    TaggedAddresses: map(v.string()),
-  }),
+  Node: object({ Node: text, Address: text, Datacenter: text, TaggedAddresses: map(v.string()) }),
   Service: object({
     Kind: text,
     ID: text,
@@ -89,10 +84,7 @@ function toInstance(row: InstanceRow, requested: string): Instance {
     wanPort: wan?.Address && wan.Port ? wan.Port : service.Port,
     health: worst(checks.map((check) => check.Status)),
     ...(checks.some(isMaintenance) ? { inMaintenance: true } : {}),
-    weights: {
-      passing: service.Weights?.Passing ?? 1,
-      warning: service.Weights?.Warning ?? 1,
-    },
+    weights: { passing: service.Weights?.Passing ?? 1, warning: service.Weights?.Warning ?? 1 },
   };
 }
 

@@ -161,7 +161,8 @@ export function readPermission(json: unknown): Permission {
     return refusal(`${v.getDotPath(issue) ?? "it"} ${issueWords(issue)}`);
   }
   const { Action: action, HTTP: http, JWT: jwt } = result.output;
-  const [path, ...morePaths] = http ? pathsOf(http) : [];
+  const { PathExact: exact = "", PathPrefix: prefix = "", PathRegex: regex = "" } = http ?? {};
+  const [path, ...morePaths]: readonly PathMatch[] = setOf({ exact, prefix, regex });
   const headers = (http?.Header ?? []).map(toHeader);
   const known = headers.filter((header) => header !== undefined);
   if (morePaths.length > 0) return refusal("it has more than one path");
@@ -180,38 +181,22 @@ function refusal(fact: string): Permission {
   return { action: "deny", methods: [], headers: [], refused: `it is not understood: ${fact}` };
 }
 
-function pathsOf(
-  http: { readonly PathExact: string; readonly PathPrefix: string; readonly PathRegex: string },
-): readonly PathMatch[] {
-  const paths: readonly PathMatch[] = [
-    { kind: "exact", value: http.PathExact },
-    { kind: "prefix", value: http.PathPrefix },
-    { kind: "regex", value: http.PathRegex },
-  ];
-  return paths.filter(({ value }) => value !== "");
+/** The kinds of match that have a value. */
+function setOf<const K extends string>(
+  values: Readonly<Record<K, string>>,
+): readonly { readonly kind: K; readonly value: string }[] {
+  return (Object.entries(values) as [K, string][])
+    .flatMap(([kind, value]) => value === "" ? [] : { kind, value });
 }
 
 function toHeader(json: v.InferOutput<typeof HeaderJson>): HeaderMatch | undefined {
-  const matches: readonly (readonly [HeaderMatch["kind"], string])[] = [
-    ["exact", json.Exact],
-    ["prefix", json.Prefix],
-    ["suffix", json.Suffix],
-    ["contains", json.Contains],
-    ["regex", json.Regex],
+  const { Name, Exact: exact, Prefix: prefix, Suffix: suffix, Contains: contains } = json;
+  const [match, second] = [
+    ...setOf({ exact, prefix, suffix, contains, regex: json.Regex }),
+    ...json.Present ? [{ kind: "present", value: "" } as const] : [],
   ];
-  const [first, second] = [
-    ...matches.filter(([, value]) => value !== ""),
-    ...json.Present ? [["present", ""] as const] : [],
-  ];
-  if (!first || second) return undefined;
-  const [kind, value] = first;
-  return {
-    name: json.Name.toLowerCase(),
-    kind,
-    value,
-    ignoreCase: json.IgnoreCase,
-    invert: json.Invert,
-  };
+  if (!match || second) return undefined;
+  return { name: Name.toLowerCase(), ...match, ignoreCase: json.IgnoreCase, invert: json.Invert };
 }
 
 /** `tenancy`: the destination's, where that is not our own. */

@@ -88,11 +88,7 @@ export function readMesh(json: unknown): Mesh | null {
   if (json === null) return null;
   const { TLS: tls, HTTP: http } = readReply(MeshReply, json, "the mesh config entry");
   const warnings = namedKeys(json, { place: "mesh", where: "The mesh config entry" });
-  return {
-    ...(warnings.length > 0 && { warnings }),
-    ...(tls && { tls }),
-    ...(http && { http }),
-  };
+  return { ...(warnings.length > 0 && { warnings }), ...(tls && { tls }), ...(http && { http }) };
 }
 
 /** `null` (no such entry) stays `null`. */

@@ -46,11 +46,8 @@ export function namedKeys(value: unknown, options: NamingOptions): readonly stri
     const row = configKey(place, path);
     if (row === "block" && isMap(inner)) return walk(inner, `${path}.`);
     if (row === undefined || row === "block") {
-      sentences.push(
-        `${where} has ${path}, which is ignored: Postern does not know it${
-          suggestion(place, path)
-        }`,
-      );
+      const hint = suggestion(place, path);
+      sentences.push(`${where} has ${path}, which is ignored: Postern does not know it${hint}`);
     } else if (row.fate.kind === "ignored") {
       sentences.push(`${where} has ${path}${shown(inner)}, which is ignored: ${row.fate.reason}`);
     }
@@ -84,8 +81,7 @@ function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
 
 /** Raw configuration is long and may hold secrets: only plain values are shown. */
 function shown(value: unknown): string {
-  const isPlain = typeof value === "string" || typeof value === "number" ||
-    typeof value === "boolean";
+  const isPlain = ["string", "number", "boolean"].includes(typeof value);
   const json = isPlain ? JSON.stringify(value) : "";
   return json === "" || /[{[<]/.test(json) ? "" : ` ${json.slice(0, 60)}`;
 }

@@ -53,15 +53,12 @@ export class ProxyConfig {
   integer(name: string, minimum: number): number | undefined {
     const value = this.raw(name);
     if (value === undefined) return undefined;
-    const number = typeof value === "string" && /^\s*[+-]?\d+\s*$/.test(value)
-      ? Number(value)
-      : value;
-    if (typeof number === "number" && Number.isSafeInteger(number) && number >= minimum) {
-      return number;
-    }
-    this.#warn(
-      `has ${name} ${show(value)}, which is no whole number from ${minimum}; it is ignored`,
-    );
+    const isText = typeof value === "string" && /^\s*[+-]?\d+\s*$/.test(value);
+    const number = isText ? Number(value) : value;
+    const isWhole = typeof number === "number" && Number.isSafeInteger(number);
+    if (isWhole && number >= minimum) return number;
+    const fact = `has ${name} ${show(value)}, which is no whole number from ${minimum}`;
+    this.#warn(`${fact}; it is ignored`);
     return undefined;
   }
 
@@ -81,9 +78,8 @@ export class ProxyConfig {
     const value = this.raw(name);
     if (value === undefined) return undefined;
     const written = typeof value === "string" && /^\s*\d+\s*$/.test(value) ? Number(value) : value;
-    const ms = typeof written === "string" || typeof written === "number"
-      ? durationMs(written)
-      : undefined;
+    const isWritten = typeof written === "string" || typeof written === "number";
+    const ms = isWritten ? durationMs(written) : undefined;
     if (ms === undefined) {
       this.#warn(`has ${name} ${show(value)}, which is no duration; it is ignored`);
     }
@@ -98,9 +94,8 @@ export class ProxyConfig {
 
   /** Warns about the keys that are not followed, and about unknown ones. */
   nameUnfollowed(place: KeyPlace): void {
-    const written = Object.fromEntries(
-      [...this.#values.values()].map(({ key, value }) => [key, value]),
-    );
+    const values = [...this.#values.values()];
+    const written = Object.fromEntries(values.map(({ key, value }) => [key, value]));
     this.#warnings.push(...namedKeys(written, { place, where: this.#where, zeroCounts: true }));
   }
 

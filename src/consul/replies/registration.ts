@@ -89,12 +89,11 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
 
   const warnings: string[] = [];
   const config = new ProxyConfig(proxy.Config, { where: "The proxy's config", warnings });
+  const headKb = config.integer("max_request_headers_kb", 0);
   const meshGatewayMode = proxy.MeshGateway;
   const clusters = isIngress ? extraClusters(config, warnings) : undefined;
   config.nameUnfollowed(isIngress ? "gateway" : "proxy");
-  warnings.push(
-    ...namedKeys(json, { place: "registration", where: "The proxy's registration" }),
-  );
+  warnings.push(...namedKeys(json, { place: "registration", where: "The proxy's registration" }));
   return defined({
     id: reply.ID,
     service,
@@ -112,7 +111,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
       LOCAL_CONNECT_TIMEOUT_MS,
     localRequestTimeoutMs: config.integer("local_request_timeout_ms", 0),
     localIdleTimeoutMs: config.integer("local_idle_timeout_ms", 0),
-    headBytes: headBytesOf(config),
+    headBytes: headKb ? Math.min(headKb, HEAD_LIMIT_KB) * 1_024 : undefined,
     showDenials: !isIngress && config.flag("postern_show_denials") ? true as const : undefined,
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     tls: config.raw("postern_tls"),
@@ -121,9 +120,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     exposesChecksOf: !isIngress && proxy.Expose?.Checks
       ? proxy.DestinationServiceID || service
       : undefined,
-    ingress: isIngress
-      ? { clusters: clusters ?? [], meshGatewayMode, edges: [], refused: [] }
-      : undefined,
+    ingress: clusters && { clusters, meshGatewayMode, edges: [], refused: [] },
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
     accessLogs: accessLogsOf(proxy),
     metrics: metricsOf(config),
@@ -169,15 +166,10 @@ function metricsOf(config: ProxyConfig): Registration["metrics"] {
   return Object.values(metrics).some((value) => value.length > 0) ? metrics : undefined;
 }
 
-function headBytesOf(config: ProxyConfig): Registration["headBytes"] {
-  const kb = config.integer("max_request_headers_kb", 0);
-  return kb ? Math.min(kb, HEAD_LIMIT_KB) * 1_024 : undefined;
-}
-
 /** Objects with commas between them, with or without a list's brackets. */
-function extraClusters(config: ProxyConfig, warnings: string[]): readonly unknown[] | undefined {
+function extraClusters(config: ProxyConfig, warnings: string[]): readonly unknown[] {
   const written = config.raw(EXTRA_CLUSTERS);
-  if (written === undefined || written === "") return undefined;
+  if (written === undefined || written === "") return [];
   try {
     const text = typeof written === "string" ? written.trim() : "no text";
     const list: unknown = JSON.parse(text.startsWith("[") ? text : `[${text}]`);
@@ -188,7 +180,7 @@ function extraClusters(config: ProxyConfig, warnings: string[]): readonly unknow
   warnings.push(
     `The proxy's config has ${EXTRA_CLUSTERS}, which is ignored: it is no list of clusters in JSON`,
   );
-  return undefined;
+  return [];
 }
 
 function notAProxy(proxyId: string, kind: string): ProxyError {

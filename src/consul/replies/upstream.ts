@@ -27,29 +27,25 @@ export const UpstreamJson = object({
 });
 type UpstreamJson = v.InferOutput<typeof UpstreamJson>;
 
-interface Context {
-  /** The proxy's, for upstreams without one. */
-  readonly meshGatewayMode: string;
-  readonly warnings: string[];
-}
-
 /** Upstreams with a listener, sorted by id, because Consul's order is random in places. */
 export function toUpstreams(
   rows: readonly UpstreamJson[],
-  context: Context,
+  { meshGatewayMode, warnings }: {
+    /** The proxy's, for upstreams without one. */
+    readonly meshGatewayMode: string;
+    readonly warnings: string[];
+  },
 ): readonly UpstreamDeclaration[] {
   const byId = new Map<string, UpstreamDeclaration>();
   for (const row of rows) {
     if (!row.LocalBindPort && !row.LocalBindSocketPath) continue;
     const type = row.DestinationType || "service";
     if (type !== "service" && type !== "prepared_query") {
-      context.warnings.push(
-        `Upstream ${JSON.stringify(row.DestinationName)} is ignored: its type ` +
-          `${JSON.stringify(type)} is unknown`,
-      );
+      const what = `Upstream ${JSON.stringify(row.DestinationName)} is ignored`;
+      warnings.push(`${what}: its type ${JSON.stringify(type)} is unknown`);
       continue;
     }
-    const upstream = toUpstream(row, type, context.meshGatewayMode);
+    const upstream = toUpstream(row, type, meshGatewayMode);
     byId.set(upstream.id, upstream);
   }
   return [...byId.values()].sort((a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
@@ -104,7 +100,7 @@ function idOf(row: UpstreamJson, kind: UpstreamDeclaration["kind"]): string {
 
 function bindOf(
   row: UpstreamJson,
-  options: { readonly where: string; readonly warnings: string[] },
+  { where, warnings }: { readonly where: string; readonly warnings: string[] },
 ): BindAddress {
   const { LocalBindSocketPath: path, LocalBindSocketMode: mode } = row;
   if (!path) {
@@ -115,10 +111,8 @@ function bindOf(
     return { kind: "unix", path, mode: parseInt(mode.replace("o", ""), 8) };
   }
   // Without a mode a socket might be open to more users than intended.
-  options.warnings.push(
-    `${options.where} has LocalBindSocketMode ${JSON.stringify(mode)}, which is no octal mode; ` +
-      "0600 is used",
-  );
+  const what = `${where} has LocalBindSocketMode ${JSON.stringify(mode)}`;
+  warnings.push(`${what}, which is no octal mode; 0600 is used`);
   return { kind: "unix", path, mode: 0o600 };
 }
 

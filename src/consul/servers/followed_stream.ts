@@ -10,7 +10,7 @@ import {
   type StreamHandler,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
+import type { CommonDeps } from "../model/consul.ts";
 import { errorOf, isOverload, isUnauthenticated, messagesOf, metadataOf } from "./calls.ts";
 import type { FlagNames } from "../model/flag_names.ts";
 import type { ConsulServers, Method, Server, StreamSink } from "./types.ts";
@@ -61,10 +61,7 @@ export interface FollowedStream {
 export function followStream<Request, Response>(
   method: Method<Request, Response>,
   request: Request,
-  { sink, session }: {
-    readonly sink: StreamSink<Response>;
-    readonly session: StreamSession;
-  },
+  { sink, session }: { readonly sink: StreamSink<Response>; readonly session: StreamSession },
 ): FollowedStream {
   const { clock, random, names } = session;
   const { what, resource } = method;

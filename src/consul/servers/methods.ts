@@ -73,10 +73,7 @@ export const GET_FEATURES: Method<null, Features> = {
     const features = listOf(supported_dataplane_features, "features", FEATURE_LIMIT);
     const has = (name: string) =>
       features.some(({ feature_name, supported }) => feature_name === name && supported === true);
-    return {
-      watchServers: has("WATCH_SERVERS"),
-      signs: has("EDGE_CERTIFICATE_MANAGEMENT"),
-    };
+    return { watchServers: has("WATCH_SERVERS"), signs: has("EDGE_CERTIFICATE_MANAGEMENT") };
   },
 };
 

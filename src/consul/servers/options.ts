@@ -43,10 +43,8 @@ export function resolveServersOptions(flags: ServersFlags, env: ConsulVariables)
   const login = flags.login ?? null;
   // Any other name can be written in a path: ECS has a cluster's name there, with a slash.
   if (/^\.{1,2}$/.test(flags.node)) {
-    throw new ProxyError(
-      "config_invalid",
-      `Cannot use ${names.node} "${flags.node}": want a node's name`,
-    );
+    const message = `Cannot use ${names.node} "${flags.node}": want a node's name`;
+    throw new ProxyError("config_invalid", message);
   }
   return {
     places,

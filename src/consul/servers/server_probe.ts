@@ -4,7 +4,7 @@ import { type Log, ProxyError } from "../../base/mod.ts";
 import type { ClusterPin } from "../http/cluster.ts";
 import type { CallTarget } from "./followed_stream.ts";
 import { GET_FEATURES, WATCH_ROOTS } from "./methods.ts";
-import type { Method, Server } from "./types.ts";
+import type { Method } from "./types.ts";
 
 interface ServerProbeOptions {
   readonly log: Log;
@@ -14,49 +14,37 @@ interface ServerProbeOptions {
   call<T>(target: CallTarget, method: Method<null, T>, isStream: boolean): Promise<T>;
 }
 
-export class ServerProbe {
-  readonly #options: ServerProbeOptions;
-  /** Hosts of servers of other clusters that were logged. */
-  readonly #foreign = new Set<string>();
-
-  constructor(options: ServerProbeOptions) {
-    this.#options = options;
-  }
-
-  /** Rejects where the server cannot be used. */
-  async probe(target: CallTarget): Promise<void> {
+/** The result rejects where the server cannot be used. */
+export function createServerProbe(
+  { log, cluster, call }: ServerProbeOptions,
+): (target: CallTarget) => Promise<void> {
+  /** Hosts of servers of other clusters that were logged: each is once, however often it is tried. */
+  const foreign = new Set<string>();
+  return async (target) => {
+    const { host } = target.server;
     try {
-      await this.#options.call(target, GET_FEATURES, false);
+      await call(target, GET_FEATURES, false);
     } catch (error) {
       // A server that refuses our token serves, and refuses each call by itself.
       if (!isForbidden(error)) throw error;
     }
-    await this.#proveCluster(target);
-  }
-
-  /** A server whose roots the token may not read is judged over HTTP, where that takes no right. */
-  async #proveCluster(target: CallTarget): Promise<void> {
-    const { cluster, call } = this.#options;
     if (!cluster?.isSet) return;
-    const { server } = target;
     try {
       const { trustDomain } = await call(target, WATCH_ROOTS, true);
-      cluster.judge(trustDomain, `the Consul server ${server.host}`);
-      this.#foreign.delete(server.host);
+      cluster.judge(trustDomain, `the Consul server ${host}`);
+      foreign.delete(host);
     } catch (error) {
-      this.#logForeign(server, error);
-      if (!isForbidden(error)) throw error;
+      // A server whose roots the token may not read is judged over HTTP, where that takes no right.
+      if (isForbidden(error)) return;
+      const isForeign = error instanceof ProxyError && error.code === "cluster_changed";
+      if (isForeign && !foreign.has(host)) {
+        foreign.add(host);
+        const fields = { server: host, error: error.message };
+        log.error("consul server belongs to another cluster", fields);
+      }
+      throw error;
     }
-  }
-
-  /** Once for each, however often it is tried. */
-  #logForeign({ host }: Server, error: unknown): void {
-    if (!(error instanceof ProxyError && error.code === "cluster_changed")) return;
-    if (this.#foreign.has(host)) return;
-    this.#foreign.add(host);
-    const fields = { server: host, error: error.message };
-    this.#options.log.error("consul server belongs to another cluster", fields);
-  }
+  };
 }
 
 function isForbidden(error: unknown): boolean {

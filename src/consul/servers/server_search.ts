@@ -3,7 +3,7 @@
 import { Backoff, messageOf, ProxyError, type Random, sleep } from "../../base/mod.ts";
 import { GrpcLink } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
+import type { CommonDeps } from "../model/consul.ts";
 import type { ConsulTls } from "../http/tls_credentials.ts";
 import type { CallTarget } from "./followed_stream.ts";
 import { findServers, type Lookup } from "./server_addresses.ts";

@@ -143,11 +143,9 @@ export class ServersCarrier implements Carrier {
     const { current } = servers;
     if (this.#closing.signal.aborted || request.signal?.aborted) throw givenUp();
     if (!current) {
-      const why = this.#options.servers.status.lastFailure || "none has answered yet";
-      throw new ProxyError(
-        "agent_unreachable",
-        `Cannot ask a Consul server: none can be used: ${why}`,
-      );
+      const why = servers.status.lastFailure || "none has answered yet";
+      const message = `Cannot ask a Consul server: none can be used: ${why}`;
+      throw new ProxyError("agent_unreachable", message);
     }
     if (this.#used?.server === current) return this.#used;
     this.#drop();

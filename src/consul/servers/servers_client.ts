@@ -1,8 +1,8 @@
 /** The HTTP API of Consul's servers, and when a server that answers badly is left. @module */
 
-import { type Clock, messageOf, type Random } from "../../base/mod.ts";
+import { messageOf } from "../../base/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
+import type { CommonDeps } from "../model/consul.ts";
 import { Client } from "../http/client.ts";
 import { type ClusterPin, ClusterProof } from "../http/cluster.ts";
 import type { CallToken } from "../http/token.ts";
@@ -97,23 +97,21 @@ const STAY_MS = 60_000;
  * fewer at random, and after a move the proxy stays for a minute or two.
  */
 export class UnfitServer {
-  readonly #clock: Clock;
-  readonly #random: Random;
+  readonly #deps: Pick<CommonDeps, "clock" | "random">;
   /** The last failure of a series, and when the series has lasted long enough. */
   #series: { lastMs: number; readonly untilMs: number } | undefined;
   #stayUntilMs = -Infinity;
 
-  constructor(deps: { readonly clock: Clock; readonly random: Random }) {
-    this.#clock = deps.clock;
-    this.#random = deps.random;
+  constructor(deps: Pick<CommonDeps, "clock" | "random">) {
+    this.#deps = deps;
   }
 
   /** Whether a server that refused for load, or sent an unreadable reply, is left now. */
   failed(): boolean {
-    const nowMs = this.#clock.monotonic();
+    const nowMs = this.#deps.clock.monotonic();
     const series = this.#series;
     if (!series || nowMs - series.lastMs > GAP_MS) {
-      const untilMs = nowMs + HOLD_MS + HOLD_SPREAD_MS * this.#random();
+      const untilMs = nowMs + HOLD_MS + HOLD_SPREAD_MS * this.#deps.random();
       this.#series = { lastMs: nowMs, untilMs };
       return false;
     }
@@ -123,12 +121,12 @@ export class UnfitServer {
 
   /** Whether a server is left now that has not heard of its leader for this long. */
   answered(silenceMs: number): boolean {
-    return silenceMs > SILENCE_LIMIT_MS && this.#mayLeave(this.#clock.monotonic());
+    return silenceMs > SILENCE_LIMIT_MS && this.#mayLeave(this.#deps.clock.monotonic());
   }
 
   #mayLeave(nowMs: number): boolean {
     if (nowMs < this.#stayUntilMs) return false;
-    this.#stayUntilMs = nowMs + STAY_MS * (1 + this.#random());
+    this.#stayUntilMs = nowMs + STAY_MS * (1 + this.#deps.random());
     return true;
   }
 }

@@ -17,13 +17,12 @@ export function createServersTls(
   if (!tls) return null;
   const serverName = tls.serverName || onlyName(places);
   if (serverName === "" && tls.verify) {
+    const flag = tls.names?.serverName ?? PROXY_FLAGS.serverName;
     throw new ProxyError(
       "config_invalid",
       "Cannot check the certificates of Consul's servers: there is no name that they are for; give it " +
-        `with ${tls.names?.serverName ?? PROXY_FLAGS.serverName}, in most clusters server.${
-          datacenter || "<datacenter>"
-        }.consul, or ` +
-        "give -tls-disabled where the servers have no TLS",
+        `with ${flag}, in most clusters server.${datacenter || "<datacenter>"}.consul, or give ` +
+        "-tls-disabled where the servers have no TLS",
     );
   }
   const { clock, log } = deps;
@@ -74,10 +73,10 @@ function materialOf(
     serverName,
     anchors,
     clock,
-    refusalWords: ({ kind, reason }) =>
-      kind === "name"
-        ? `${reason}; -tls-server-name says ${serverName}`
-        : `${reason}; CAs are taken from ${cas}`,
+    refusalWords({ kind, reason }) {
+      if (kind === "name") return `${reason}; -tls-server-name says ${serverName}`;
+      return `${reason}; CAs are taken from ${cas}`;
+    },
   });
 }
 

@@ -3,10 +3,9 @@
 import { type Clock, messageOf, ProxyError, type Random, type Timer } from "../../base/mod.ts";
 import type { GrpcLink } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
 import type { ClusterPin } from "../http/cluster.ts";
 import type { CallToken } from "../http/token.ts";
-import type { ServersStatus } from "../model/consul.ts";
+import type { CommonDeps, ServersStatus } from "../model/consul.ts";
 import { callOnce, isUnauthenticated } from "./calls.ts";
 import {
   type CallTarget,
@@ -16,7 +15,7 @@ import {
 } from "./followed_stream.ts";
 import { WATCH_SERVERS } from "./methods.ts";
 import { type Lookup, systemLookup } from "./server_addresses.ts";
-import { ServerProbe } from "./server_probe.ts";
+import { createServerProbe } from "./server_probe.ts";
 import { ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";
 import type { ConsulServers, Method, Server, ServersOptions, StreamSink } from "./types.ts";
@@ -52,7 +51,7 @@ export class ServersSession implements ConsulServers, StreamSession {
   readonly #options: ServersOptions;
   readonly #deps: SessionDeps;
   readonly #search: ServerSearch;
-  readonly #probe: ServerProbe;
+  readonly #probe: (target: CallTarget) => Promise<void>;
   readonly #closing = new AbortController();
   readonly #streams = new Set<FollowedStream>();
   readonly #onMove = new Set<(server: Server) => void>();
@@ -74,7 +73,7 @@ export class ServersSession implements ConsulServers, StreamSession {
     this.names = options.names;
     this.#options = options;
     this.#deps = deps;
-    this.#probe = new ServerProbe({
+    this.#probe = createServerProbe({
       log,
       cluster,
       call: (target, method, isStream) =>
@@ -87,7 +86,7 @@ export class ServersSession implements ConsulServers, StreamSession {
       places,
       grpcPort,
       tls: createServersTls(options, deps),
-      probe: (target) => this.#probe.probe(target),
+      probe: this.#probe,
       onNone: () => this.#foundNone(),
       onLost: (link, reason) => this.#lost(link, reason),
     });
@@ -230,11 +229,8 @@ export class ServersSession implements ConsulServers, StreamSession {
 
   /** Counts the end of a call or stream, or `ok` for a stream that delivers. */
   count(resource: string, result: string): void {
-    this.#deps.stats.counter(
-      "server_requests_total",
-      "gRPC calls to Consul servers that ended, by resource and result",
-      { resource, result },
-    ).add(1);
+    const help = "gRPC calls to Consul servers that ended, by resource and result";
+    this.#deps.stats.counter("server_requests_total", help, { resource, result }).add(1);
   }
 
   /** Ends with the session. */
@@ -301,10 +297,8 @@ export class ServersSession implements ConsulServers, StreamSession {
     const { stats, log } = this.#deps;
     stats.gauge(...CONNECTED).set(1);
     if (this.#uses++ > 0) {
-      stats.counter(
-        "server_moves_total",
-        "Times that a Consul server was taken into use, after the first",
-      ).add(1);
+      const help = "Times that a Consul server was taken into use, after the first";
+      stats.counter("server_moves_total", help).add(1);
     }
     log.info("consul server in use", { server: server.host, known: this.#search.known.length });
     this.#lookAfter(target);
@@ -330,7 +324,7 @@ export class ServersSession implements ConsulServers, StreamSession {
     if (this.#doubted === target || this.#inUse !== target) return;
     this.#doubted = target;
     try {
-      await this.#probe.probe(target);
+      await this.#probe(target);
     } catch (error) {
       this.leave(target.server, messageOf(error));
     } finally {

@@ -1,7 +1,4 @@
-/**
- * Types that the parts beside servers share: where servers are, the server in use, and calls to it.
- * @module
- */
+/** Types that the parts beside servers share: places of servers, the one in use, calls to it. @module */
 
 import type { ProxyError } from "../../base/mod.ts";
 import type { MessageTypes } from "../../grpc/mod.ts";

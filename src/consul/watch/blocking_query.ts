@@ -14,9 +14,8 @@
  */
 
 import { Backoff, type ErrorCode, ProxyError } from "../../base/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
 import { AskAgain } from "../http/carrier.ts";
-import type { WatchHandle, WatchSink, WatchState } from "../model/consul.ts";
+import type { CommonDeps, WatchHandle, WatchSink, WatchState } from "../model/consul.ts";
 import type { ConnectionBudget } from "./budget.ts";
 import type { ConsulReach } from "./consul_reach.ts";
 import type { WatchCursor } from "./cursors.ts";
@@ -90,11 +89,13 @@ export interface LoopDeps extends CommonDeps {
   readonly terms: WatchTerms;
 }
 
+interface WatchOptions<T> {
+  readonly sink: WatchSink<T>;
+  readonly deps: LoopDeps;
+}
+
 /** Starts the loop; it runs until the handle is stopped. */
-export function startWatch<T>(
-  question: PollQuestion<T>,
-  options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
-): WatchHandle {
+export function startWatch<T>(question: PollQuestion<T>, options: WatchOptions<T>): WatchHandle {
   const loop = new WatchLoop(question, options);
   void loop.run();
   return loop;
@@ -116,10 +117,7 @@ class WatchLoop<T> implements WatchHandle {
   /** Successes since the last failure; two in a row end the backoff. */
   #streak = 0;
 
-  constructor(
-    question: PollQuestion<T>,
-    options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
-  ) {
+  constructor(question: PollQuestion<T>, options: WatchOptions<T>) {
     const { clock, random, budget, terms } = options.deps;
     this.#question = question;
     this.#deps = options.deps;

@@ -15,7 +15,7 @@
  */
 
 import type { Counter, Gauge, Timer } from "../../base/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
+import type { CommonDeps } from "../model/consul.ts";
 import { BudgetGrowth, type GrowthOptions } from "./budget_growth.ts";
 import { left, type PollPriority, PollSlot, USED_LATELY_MS } from "./poll_slot.ts";
 
@@ -71,15 +71,12 @@ export class ConnectionBudget {
     const { stats, clock, log, growth } = options;
     this.#growth = growth &&
       new BudgetGrowth(growth, { clock, log, start: this.#limit, budget: this });
-    this.#limitGauge = stats.gauge(
-      "agent_connections_limit",
-      "Most connections to the agent that this proxy allows itself now",
-    );
+    const help = "Most connections to the agent that this proxy allows itself now";
+    this.#limitGauge = stats.gauge("agent_connections_limit", help);
     this.#limitGauge.set(this.#limit);
-    this.#refusals = stats.counter(
-      "agent_connections_refused_total",
-      "Requests that the agent refused because it had too many connections or requests",
-    );
+    const refused =
+      "Requests that the agent refused because it had too many connections or requests";
+    this.#refusals = stats.counter("agent_connections_refused_total", refused);
   }
 
   get limit(): number {
@@ -130,14 +127,11 @@ export class ConnectionBudget {
   /** Runs one short call in a lane. Waiting for the lane ends with `signal`. */
   async call<T>(
     kind: CallKind,
-    options: { readonly signal?: AbortSignal; readonly run: () => Promise<T> },
+    { run, ...options }: { readonly signal?: AbortSignal; readonly run: () => Promise<T> },
   ): Promise<T> {
-    const release = await this.#lane(kind, {
-      due: AT_ONCE,
-      ...(options.signal ? { signal: options.signal } : {}),
-    });
+    const release = await this.#lane(kind, { due: AT_ONCE, ...options });
     try {
-      return await options.run();
+      return await run();
     } finally {
       release();
     }
@@ -152,10 +146,8 @@ export class ConnectionBudget {
     this.#growTimer?.cancel();
     this.#growTimer = this.#options.clock.after(GROW_MS, () => this.#grow());
     if (limit === this.#limit) return;
-    this.#options.log.warn("connections refused for load, budget halved", {
-      from: this.#limit,
-      to: limit,
-    });
+    const fields = { from: this.#limit, to: limit };
+    this.#options.log.warn("connections refused for load, budget halved", fields);
     this.setLimit(limit);
   }
 
@@ -171,10 +163,6 @@ export class ConnectionBudget {
     for (const slot of [...this.#slots]) slot.leave();
   }
 
-  get #critical(): number {
-    return this.#count("critical");
-  }
-
   #count(wanted: PollPriority): number {
     let count = 0;
     for (const { preference } of this.#slots) if (preference === wanted) count++;
@@ -187,7 +175,7 @@ export class ConnectionBudget {
 
   get #lanes(): number {
     const lanes = this.#options.modest ? 1 : LANES;
-    return Math.max(1, Math.min(lanes, this.#limit - this.#critical));
+    return Math.max(1, Math.min(lanes, this.#limit - this.#count("critical")));
   }
 
   /** Long polls and lanes together. */
@@ -207,7 +195,7 @@ export class ConnectionBudget {
 
   /** Gives the long polls to the watches used last; among equals one keeps its poll until {@link #swap}. */
   #assign(): void {
-    const room = Math.max(this.#critical, this.#allowed - this.#lanes);
+    const room = Math.max(this.#count("critical"), this.#allowed - this.#lanes);
     const order = [...this.#slots].sort((a, b) =>
       PREFERENCES.indexOf(a.preference) - PREFERENCES.indexOf(b.preference) ||
       Number(b.mode === "long") - Number(a.mode === "long") ||
@@ -245,9 +233,8 @@ export class ConnectionBudget {
   /** Waits for a lane; resolves to a function that gives it back. */
   #lane(
     kind: Waiter["kind"],
-    options: { readonly due: () => number; readonly signal?: AbortSignal },
+    { due, signal }: { readonly due: () => number; readonly signal?: AbortSignal },
   ): Promise<() => void> {
-    const { due, signal } = options;
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(left());
       const onAbort = () => {
@@ -308,6 +295,4 @@ export class ConnectionBudget {
 const AT_ONCE = () => -Infinity;
 
 /** Single calls go first, since callers wait for them. */
-function rank(waiter: Waiter): number {
-  return waiter.kind === "short" ? 1 : 0;
-}
+const rank = ({ kind }: Waiter) => kind === "short" ? 1 : 0;

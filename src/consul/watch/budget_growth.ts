@@ -7,7 +7,7 @@
  */
 
 import type { Random, Timer } from "../../base/mod.ts";
-import type { CommonDeps } from "../model/deps.ts";
+import type { CommonDeps } from "../model/consul.ts";
 
 export interface GrowthOptions {
   /** The budget never exceeds it. */
@@ -97,10 +97,9 @@ export class BudgetGrowth {
     if (this.#closed || ofHost === undefined || budget.limit !== before) return this.look();
     const after = Math.max(start, this.#limitFor(ofHost));
     if (after !== before) {
-      const text = after > before
-        ? "agent has room, budget grown"
-        : "others need the agent, budget lowered";
-      log.info(text, { from: before, to: after, of_host: ofHost });
+      const fields = { from: before, to: after, of_host: ofHost };
+      if (after > before) log.info("agent has room, budget grown", fields);
+      else log.info("others need the agent, budget lowered", fields);
       budget.setLimit(after);
     }
     this.look();

@@ -13,15 +13,11 @@ export class ConsulReach {
     restored: new Set<() => void>(),
     moved: new Set<() => void>(),
   };
-  #epoch = 0;
-
   /** Changes with every broken connection: an index from another epoch is forgotten. */
-  get epoch(): number {
-    return this.#epoch;
-  }
+  epoch = 0;
 
   lost(): void {
-    this.#epoch++;
+    this.epoch++;
     this.#call("lost");
   }
 

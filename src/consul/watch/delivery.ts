@@ -5,20 +5,12 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
-import {
-  type Clock,
-  type Counter,
-  type Log,
-  type LogFields,
-  messageOf,
-  ProxyError,
-  type Stats,
-} from "../../base/mod.ts";
-import type { WatchSink, WatchState } from "../model/consul.ts";
+import { type Counter, type LogFields, messageOf, ProxyError } from "../../base/mod.ts";
+import type { CommonDeps, WatchSink, WatchState } from "../model/consul.ts";
 
 interface DeliveryOptions<T> {
   readonly sink: WatchSink<T>;
-  readonly deps: { readonly clock: Clock; readonly log: Log; readonly stats: Stats };
+  readonly deps: Omit<CommonDeps, "random">;
   /** Nothing is delivered any more once it aborts. */
   readonly signal?: AbortSignal;
 }
@@ -57,9 +49,7 @@ export class Delivery<T> {
 
   succeeded(value: T): void {
     this.#lastSuccessMs = this.#options.deps.clock.monotonic();
-    if (this.failures > 0) {
-      this.#options.deps.log.debug("watch recovered", { watch: this.#name });
-    }
+    if (this.failures > 0) this.#options.deps.log.debug("watch recovered", { watch: this.#name });
     this.failures = 0;
     this.#lastError = undefined;
     if (this.last && isDeepStrictEqual(this.last.value, value)) return;

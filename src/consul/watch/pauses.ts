@@ -10,24 +10,24 @@ import type { Clock } from "../../base/mod.ts";
 export function wakeableSleep(
   clock: Clock,
   ms: number,
-  options: {
+  { signal, onWake }: {
     readonly signal: AbortSignal;
     /** Registers how to wake; returns how to unregister. */
     readonly onWake?: (wake: () => void) => () => void;
   },
 ): Promise<boolean> {
   return new Promise((resolve) => {
-    if (options.signal.aborted) return resolve(false);
+    if (signal.aborted) return resolve(false);
     const end = (woken: boolean) => {
       timer.cancel();
       forget?.();
-      options.signal.removeEventListener("abort", onAbort);
+      signal.removeEventListener("abort", onAbort);
       resolve(woken);
     };
     const onAbort = () => end(false);
     const timer = clock.after(ms, () => end(false));
-    const forget = options.onWake?.(() => end(true));
-    options.signal.addEventListener("abort", onAbort);
+    const forget = onWake?.(() => end(true));
+    signal.addEventListener("abort", onAbort);
   });
 }
 

@@ -1,7 +1,4 @@
-/**
- * A watch's place in the connection budget: a long poll of its own, or its turn with a short one.
- * @module
- */
+/** A watch's place in the connection budget: its own long poll, or its turn with a short one. @module */
 
 import { type Clock, ProxyError } from "../../base/mod.ts";
 
@@ -74,7 +71,6 @@ export class PollSlot {
     }
   }
 
-  /** Marks the watch's data as in use. */
   touch(): void {
     const isNew = !this.#isUsed();
     this.lastUsedMs = this.#deps.clock.monotonic();
@@ -108,19 +104,16 @@ export class PollSlot {
     return this.#deps.clock.monotonic() - this.lastUsedMs < USED_LATELY_MS;
   }
 
-  #take(
-    mode: PollMode,
-    options: { readonly signal: AbortSignal; readonly release: () => void },
-  ): PollTurn {
+  #take(mode: PollMode, { signal, release }: Omit<PollTurn, "mode">): PollTurn {
     this.holding = mode;
     return {
       mode,
-      signal: options.signal,
+      signal,
       release: () => {
         this.holding = undefined;
         // After a turn that was cut short the next one need not wait.
-        if (!options.signal.aborted) this.#lastTurnMs = this.#deps.clock.monotonic();
-        options.release();
+        if (!signal.aborted) this.#lastTurnMs = this.#deps.clock.monotonic();
+        release();
       },
     };
   }

@@ -23,7 +23,6 @@ export class AgentEvents {
     return [...this.#events, ...others].sort((a, b) => a.atMs - b.atMs);
   }
 
-  /** These are in force now. */
   published(credentials: CredentialsPart): void {
     const last = this.#last;
     if (credentials === last) return;
@@ -57,7 +56,6 @@ export class AgentEvents {
     }
   }
 
-  /** The agent itself went, or came back. */
   agent(kind: "unreachable" | "recovered", detail: string): void {
     this.#event("agent", kind, detail);
   }

@@ -19,7 +19,12 @@ import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_creden
 import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
 import { protocolOf } from "../parts/http_rules.ts";
-import { NOTHING_HELD, ownCredentials, warmingShown } from "../parts/own_credentials.ts";
+import {
+  NOTHING_HELD,
+  ownCredentials,
+  type PartContext,
+  warmingShown,
+} from "../parts/own_credentials.ts";
 import {
   type CredentialsPart,
   INBOUND_KEY,
@@ -78,10 +83,8 @@ export interface AssembleOptions extends UpstreamOptions {
   readonly nowMs: number;
   /** How long the first snapshot, or a changed upstream, waits for the data of its upstreams. */
   readonly graceMs: number;
-  /** Which listeners and upstreams have credentials of their own; default none. */
   readonly plans?: CredentialPlans;
   readonly held?: HeldSecrets;
-  /** Plugins of the public listener; default none. */
   readonly plugins?: PluginsHeld;
 }
 
@@ -143,25 +146,21 @@ export function assemble(
   // Unknown is deny, but at the start the answer is worth waiting for a little.
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
   if (!defaultAction && grace.missing("default policy")) lacking.push("default policy");
-  const tls = tlsPart(known, { previous, version, options, refused });
+  const context = { previous, version, refused };
+  const tls = tlsPart(known, context, options.strictSpiffeChain);
   if (!previous) {
     lacking.push(...unreadEntries(known).filter((entry) => grace.missing(entry)), ...awaited);
   }
 
-  const own = ownCredentials({
-    held,
-    wanted: Object.keys(plans.plans),
-    trustDomains: credentials.trustDomains,
-    previous,
-    version,
-  });
+  const { trustDomains } = credentials;
+  const wanted = Object.keys(plans.plans);
+  const own = ownCredentials({ ...context, held, wanted, trustDomains });
   const upstreams = assembleUpstreams(known, {
+    ...context,
     registration,
     plans,
     own,
-    previous,
-    version,
-    trustDomains: credentials.trustDomains,
+    trustDomains,
     lastResortUntilMs: memory.lastResortUntilMs,
     grace,
     options,
@@ -181,16 +180,15 @@ export function assemble(
     isOpen: previous?.inbound[INBOUND_KEY] !== undefined,
     upstreams: Object.values(upstreams.upstreams),
   });
+  const { ignored } = entryResult;
   refused.push(...entryResult.refused);
   const blocked = [
     ...entryResult.blocked,
     ...entries.map((entry) => `${entry} has not been read`),
   ].join("; ");
   const inbound = inboundParts(known, registration, {
-    previous,
-    version,
+    ...context,
     own,
-    refused,
     plugins: plugins && joinPlugins(entryResult.uses, plugins.uses),
     blocked: blocked !== "",
     tokens: judgedTokens ? judgedTokens.use : previous?.inbound[INBOUND_KEY]?.tokens,
@@ -199,34 +197,26 @@ export function assemble(
   });
   const dueMs = earliest(rejudgeDueMs, earliest(grace.dueMs, upstreams.dueMs));
   if (lacking.length > 0) {
-    return {
-      ...waiting(lacking, refused),
-      ignored: entryResult.ignored,
-      pending: upstreams.pending,
-      memory: kept,
-      dueMs,
-    };
+    const { pending } = upstreams;
+    return { ...waiting(lacking, refused), ignored, pending, memory: kept, dueMs };
   }
+  const policy = { intentions, defaultAction: defaultAction ?? "deny" } as const;
   const snapshot: Snapshot = {
     version,
-    service: registration.service,
+    service,
     proxyId: options.proxyId,
     datacenter: registration.datacenter,
     credentials,
     certificates: own.certificates,
     validations: own.validations,
     ownCredentials: own.ownCredentials,
-    policy: keepPart<PolicyPart>(
-      previous?.policy,
-      { intentions, defaultAction: defaultAction ?? "deny" },
-      version,
-    ),
+    policy: keepPart<PolicyPart>(previous?.policy, policy, version),
     tls,
-    accessLog: accessLogPart(registration.accessLogs, { previous, version, refused }),
+    accessLog: accessLogPart(registration.accessLogs, context),
     inbound,
     pluginCode: keepCode(previous, plugins?.code ?? {}, version),
     edges: edgeParts(registration, { plans, own, previous, version }),
-    exposed: exposedParts(registration, { previous, version, refused }),
+    exposed: exposedParts(registration, context),
     upstreams: upstreams.upstreams,
     chains: upstreams.chains,
     targets: upstreams.targets,
@@ -236,7 +226,7 @@ export function assemble(
   return {
     outcome: { kind: "ready", snapshot: published },
     refused,
-    ignored: entryResult.ignored,
+    ignored,
     pending: upstreams.pending,
     warming: [
       ...warmingShown(own),
@@ -249,7 +239,6 @@ export function assemble(
   };
 }
 
-/** Worth waiting for a little. */
 function unreadEntries({ mesh, proxyDefaults, serviceDefaults }: ConsulState): readonly string[] {
   const entries = {
     "mesh entry": mesh,
@@ -279,28 +268,18 @@ function judgeOnce(
 }
 
 function tlsPart(
-  known: ConsulState,
-  { previous, version, options: { strictSpiffeChain }, refused }: {
-    readonly previous: Snapshot | undefined;
-    readonly version: number;
-    readonly options: AssembleOptions;
-    readonly refused: Refusal[];
-  },
+  { mesh }: ConsulState,
+  { previous, version, refused }: PartContext,
+  strictSpiffeChain: boolean,
 ): TlsPart {
   let incoming = previous?.tls.incoming ?? DEFAULT_TLS_DIRECTION;
   let outgoing = previous?.tls.outgoing ?? DEFAULT_TLS_DIRECTION;
-  if (known.mesh !== undefined) {
-    const judgement = judgeMeshTls(known.mesh?.tls);
-    switch (judgement.kind) {
-      case "taken":
-        ({ incoming, outgoing } = judgement);
-        for (const warning of judgement.warnings) {
-          refused.push({ what: "mesh TLS", reason: warning });
-        }
-        break;
-      case "refused":
-        refused.push({ what: "mesh TLS", reason: judgement.reason });
-    }
+  if (mesh !== undefined) {
+    const judgement = judgeMeshTls(mesh?.tls);
+    const isTaken = judgement.kind === "taken";
+    if (isTaken) ({ incoming, outgoing } = judgement);
+    const reasons = isTaken ? judgement.warnings : [judgement.reason];
+    for (const reason of reasons) refused.push({ what: "mesh TLS", reason });
   }
   return keepPart<TlsPart>(previous?.tls, { incoming, outgoing, strictSpiffeChain }, version);
 }

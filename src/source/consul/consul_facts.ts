@@ -18,7 +18,7 @@ import { parseServiceId } from "../../identity/mod.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { chainRequest, healthKey, refuseDeclaration, type UpstreamPlan } from "./plan.ts";
 import { protocolOf } from "../parts/http_rules.ts";
-import type { Failing } from "../shell/source.ts";
+import type { ReaderEvents } from "../shell/facts_reader.ts";
 import { plainKey, upstreamKey, UpstreamPlans } from "./upstream_plans.ts";
 import { MAX_PROVIDERS, providersOf } from "./token_providers.ts";
 import { type Starter, WatchSet } from "./watch_set.ts";
@@ -33,17 +33,12 @@ interface ConsulFactsOptions {
   readonly clock: Clock;
   readonly registration: RegistrationSource;
   readonly defaultQueryIntervalMs: number;
-  /** A value, or the failure of a watch, has changed. */
-  readonly onChange: () => void;
-  readonly onFailing: (failing: Failing) => void;
-  readonly onRecovered: (failing: Failing) => void;
-  /** The first registration cannot be served at all. */
-  readonly onFatal: (error: ProxyError) => void;
 }
 
 export class ConsulFacts {
   readonly watches: WatchSet;
   readonly #options: ConsulFactsOptions;
+  #events: ReaderEvents | undefined;
   #registration: Registration | undefined;
   /** The newest one, which may wait for {@link ConsulFacts.#takeMerged}. */
   #newest: Registration | undefined;
@@ -65,21 +60,21 @@ export class ConsulFacts {
   constructor(options: ConsulFactsOptions) {
     this.#options = options;
     this.#plans = new UpstreamPlans(options.defaultQueryIntervalMs);
-    const { clock, onFailing, onRecovered, onChange } = options;
     this.watches = new WatchSet({
-      clock,
-      onFailing(failing) {
-        onFailing(failing);
-        onChange();
+      clock: options.clock,
+      onFailing: (failing) => {
+        this.#events?.failing(failing);
+        this.#events?.changed();
       },
-      onRecovered(failing) {
-        onRecovered(failing);
-        onChange();
+      onRecovered: (failing) => {
+        this.#events?.recovered(failing);
+        this.#events?.changed();
       },
     });
   }
 
-  start(): void {
+  start(events: ReaderEvents): void {
+    this.#events = events;
     const { registration } = this.#options;
     if (registration.kind === "static") this.#takeRegistration(registration.registration);
     this.#sync();
@@ -144,7 +139,7 @@ export class ConsulFacts {
 
   #changed(): void {
     this.#sync();
-    this.#options.onChange();
+    this.#events?.changed();
   }
 
   /**
@@ -177,7 +172,7 @@ export class ConsulFacts {
         return;
       }
       const { id } = registration;
-      this.#options.onFatal(new ProxyError("unsupported", `Cannot run proxy "${id}": ${reason}`));
+      this.#events?.fatal(new ProxyError("unsupported", `Cannot run proxy "${id}": ${reason}`));
       return;
     }
     this.#registrationRefusal = undefined;
@@ -283,10 +278,10 @@ export class ConsulFacts {
         this.#want<DiscoveryChain>(
           as,
           (sink) => agent.watchChain(chainRequest(declaration, protocol), sink),
-          (value) => this.#plans.takeChain(as, value),
+          (value) => this.#plans.chains.set(as, value),
         );
       wantChain(key);
-      if (this.#plans.needsPlain(declaration)) wantChain(plainKey(declaration), "tcp");
+      if (this.#plans.needPlain.has(declaration.id)) wantChain(plainKey(declaration), "tcp");
       if (plan?.kind !== "targets") continue;
       for (const { health } of plan.targets) {
         const healthAs = healthKey(health);
@@ -302,7 +297,7 @@ export class ConsulFacts {
   /** Stops a watch and forgets its value: it may be about another service. */
   #stop(key: string): void {
     this.watches.stop(key);
-    this.#plans.forgetChain(key);
+    this.#plans.chains.delete(key);
     this.#queries.delete(key);
     for (const name of this.#jwtProviders.keys()) {
       if (key === jwtProviderKey(name)) this.#jwtProviders.delete(name);

@@ -80,21 +80,11 @@ class ConsulReader implements FactsReader {
     const { graceMs = 5_000, defaultQueryIntervalMs = 10_000 } = options;
     this.#options = options;
     this.called = agent.called;
-    const onChange = () => this.#events?.changed();
-    this.#plugins = new RegisteredPlugins(onChange, options.pluginWatch);
+    this.#plugins = new RegisteredPlugins(() => this.#events?.changed(), options.pluginWatch);
     this.#agentEvents = new AgentEvents(clock, log);
     const scope = { source: LEAF.source };
     this.#expiry = new ExpiryWatch({ clock, log, stats, warnFraction: LEAF_WARN_FRACTION, scope });
-    this.#facts = new ConsulFacts({
-      agent,
-      clock,
-      registration,
-      defaultQueryIntervalMs,
-      onChange,
-      onFailing: (failing) => this.#events?.failing(failing),
-      onRecovered: (failing) => this.#events?.recovered(failing),
-      onFatal: (error) => this.#events?.fatal(error),
-    });
+    this.#facts = new ConsulFacts({ agent, clock, registration, defaultQueryIntervalMs });
     this.restoring = {
       proxyId: registration.kind === "agent" ? registration.proxyId : registration.registration.id,
       graceMs,
@@ -133,7 +123,7 @@ class ConsulReader implements FactsReader {
 
   start(events: ReaderEvents): void {
     this.#events = events;
-    this.#facts.start();
+    this.#facts.start(events);
   }
 
   used(upstreamIds: readonly string[]): void {

@@ -6,7 +6,6 @@ import type { ConsulState } from "./consul_state.ts";
 
 type Entries = Pick<ConsulState, "mesh" | "proxyDefaults" | "serviceDefaults">;
 
-/** A sentence for each key. */
 export function entryWarnings({ mesh, proxyDefaults, serviceDefaults }: Entries): string[] {
   return [mesh, proxyDefaults, serviceDefaults].flatMap((entry) => entry?.warnings ?? []);
 }
@@ -30,7 +29,6 @@ export function refusedMutualTls(
   return [{ what: `${place} ${name}: MutualTLSMode`, reason }];
 }
 
-/** In sentences. */
 export function unfollowedOf(
   known: Entries & Pick<ConsulState, "registration">,
   { upstream, refused, ignored = [] }: {

@@ -22,21 +22,16 @@ const DEPTH_LIMIT = 32;
 
 /** The value of `postern_tls` with maps where maps are meant, and lists where lists are. Never throws. */
 export function fromHcl(value: unknown): unknown {
-  return shaped(value, { isList: false, depth: 0 });
+  return shaped(value, 0);
 }
 
-interface Place {
-  /** A list is meant here. */
-  readonly isList: boolean;
-  readonly depth: number;
-}
-
-function shaped(value: unknown, { isList, depth }: Place): unknown {
+/** `isList`: a list is meant here. */
+function shaped(value: unknown, depth: number, isList = false): unknown {
   if (depth > DEPTH_LIMIT) return value;
   if (Array.isArray(value)) {
     const [only] = value;
     if (!isList && value.length === 1 && isRecord(only)) return fields(only, depth);
-    return value.map((item) => shaped(item, { isList: false, depth: depth + 1 }));
+    return value.map((item) => shaped(item, depth + 1));
   }
   const whole = isRecord(value) ? fields(value, depth) : value;
   return isList && value !== null ? [whole] : whole;
@@ -48,7 +43,7 @@ function fields(record: Readonly<Record<string, unknown>>, depth: number): unkno
       const plain = key.replaceAll("_", "").toLowerCase();
       if (plain === FREE) return [key, value];
       if (plain === "sdsclusters") return [key, servers(value, depth + 1)];
-      return [key, shaped(value, { isList: LISTS.has(plain), depth: depth + 1 })];
+      return [key, shaped(value, depth + 1, LISTS.has(plain))];
     }),
   );
 }
@@ -56,7 +51,7 @@ function fields(record: Readonly<Record<string, unknown>>, depth: number): unkno
 /** Servers by name, or a list of servers with a name each. */
 function servers(value: unknown, depth: number): unknown {
   if (depth > DEPTH_LIMIT) return value;
-  const server = (item: unknown) => shaped(item, { isList: false, depth: depth + 1 });
+  const server = (item: unknown) => shaped(item, depth + 1);
   if (Array.isArray(value)) {
     const [only] = value;
     return value.length === 1 && isRecord(only) && !hasName(only)

@@ -13,7 +13,7 @@ import {
   type SdsServer,
 } from "../../secrets/mod.ts";
 import { type XdsNode } from "../../xds/mod.ts";
-import { type ConfigPath, isRecord, type Problem } from "../../base/schema.ts";
+import { isRecord, type Problem } from "../../base/schema.ts";
 
 const CLUSTERS = "envoy_extra_static_clusters_json";
 
@@ -62,7 +62,12 @@ export function readIngressTls(
   const { path, index } = declared;
   const read = ingressTlsPlan(declared.entry, { path, sdsServers: servers, unusable });
   if (read.kind === "invalid") {
-    const here = read.problems.map((problem) => ({ ...problem, path: placed(problem.path, path) }));
+    // The listener was parsed as the only one: its own index goes into the path.
+    const at = path.length;
+    const here = read.problems.map((problem) => ({
+      ...problem,
+      path: problem.path[at] === "Listeners" ? problem.path.with(at + 1, index) : problem.path,
+    }));
     return { kind: "invalid", problems: [...problems, ...here] };
   }
   const [plan] = read.plans;
@@ -71,9 +76,4 @@ export function readIngressTls(
   const message = "cannot be served: the agent's HTTP API has no certificate for the gateway's " +
     "host names; use TLS.SDS, or a Postern configuration file with listenerTls";
   return { kind: "invalid", problems: [{ path: [...path, "Listeners", index, "TLS"], message }] };
-
-  /** The listener was parsed as the only one: its own index goes into the path. */
-  function placed(at: ConfigPath, before: ConfigPath): ConfigPath {
-    return at[before.length] === "Listeners" ? at.with(before.length + 1, index) : at;
-  }
 }

@@ -8,7 +8,12 @@ import {
   unjudgedHttp,
   unknownProtocol,
 } from "../parts/http_rules.ts";
-import { isOpen, keyInForce, type OwnCredentials } from "../parts/own_credentials.ts";
+import {
+  isOpen,
+  keyInForce,
+  type OwnCredentials,
+  type PartContext,
+} from "../parts/own_credentials.ts";
 import {
   type EdgePart,
   type ExposedPart,
@@ -17,7 +22,6 @@ import {
   type InboundPart,
   keepPart,
   type PluginUse,
-  type Refusal,
   type Snapshot,
 } from "../../snapshot/mod.ts";
 import type { CredentialPlans } from "../parts/credential_plans.ts";
@@ -27,11 +31,9 @@ import { judgeMeshHttp } from "./mesh_entry.ts";
 /** Parts of an ingress gateway's HTTP listeners. */
 export function edgeParts(
   registration: Registration,
-  { plans, own, previous, version }: {
+  { plans, own, previous, version }: Pick<PartContext, "previous" | "version"> & {
     readonly plans: CredentialPlans;
     readonly own: OwnCredentials;
-    readonly previous: Snapshot | undefined;
-    readonly version: number;
   },
 ): Snapshot["edges"] {
   const parts: Record<string, EdgePart> = {};
@@ -53,7 +55,7 @@ export function edgeParts(
 
 export function exposedParts(
   registration: Registration,
-  { previous, version, refused }: Pick<InboundContext, "previous" | "version" | "refused">,
+  { previous, version, refused }: PartContext,
 ): Snapshot["exposed"] {
   const parts: Record<string, ExposedPart> = {};
   const { bind, local, localConnectTimeoutMs, headBytes } = registration;
@@ -98,7 +100,7 @@ function refusalOf(
     : undefined;
 }
 
-interface InboundContext {
+interface InboundContext extends PartContext {
   /** Credentials of its own. */
   readonly wanted: CredentialPlans["inbound"];
   readonly own: OwnCredentials;
@@ -108,10 +110,6 @@ interface InboundContext {
   readonly tokens: PluginUse | undefined;
   /** The listener keeps its settings, or stays closed. */
   readonly blocked: boolean;
-  readonly previous: Snapshot | undefined;
-  readonly version: number;
-  /** Refused settings are added. */
-  readonly refused: Refusal[];
 }
 
 /** By key; empty: there is none, or it has no credentials or plugins yet. */
@@ -153,7 +151,7 @@ function inboundRules(
   registration: Registration,
   { previous, refused }: {
     readonly previous: InboundPart | undefined;
-    readonly refused: Refusal[];
+    readonly refused: PartContext["refused"];
   },
 ): HttpRules | null {
   const protocol = protocolOf(registration.protocol);
@@ -172,8 +170,7 @@ function inboundRules(
     else refused.push({ what: "mesh HTTP", reason: judgement.reason });
   }
   return inboundHttp(protocol ?? "tcp", {
-    path: rules.path,
-    sanitizeForwardedClientCert: rules.sanitizeForwardedClientCert,
+    ...rules,
     headBytes: registration.headBytes,
     requestTimeoutMs: registration.localRequestTimeoutMs,
     streamIdleTimeoutMs: registration.localIdleTimeoutMs,

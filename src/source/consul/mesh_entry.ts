@@ -115,19 +115,13 @@ function judgeDirection(
   return { minVersion: min, maxVersion, cipherSuites };
 }
 
+const VERSIONS: ReadonlyMap<string, TlsVersion | "too_old"> = new Map([
+  ["TLSv1_0", "too_old"],
+  ["TLSv1_1", "too_old"],
+  ["TLSv1_2", "TLSv1.2"],
+  ["TLSv1_3", "TLSv1.3"],
+]);
+
 function versionOf(text: string, automatic: TlsVersion): TlsVersion | "too_old" | undefined {
-  switch (text) {
-    case "":
-    case "TLS_AUTO":
-      return automatic;
-    case "TLSv1_0":
-    case "TLSv1_1":
-      return "too_old";
-    case "TLSv1_2":
-      return "TLSv1.2";
-    case "TLSv1_3":
-      return "TLSv1.3";
-    default:
-      return undefined;
-  }
+  return text === "" || text === "TLS_AUTO" ? automatic : VERSIONS.get(text);
 }

@@ -36,7 +36,6 @@ export interface PlannedTarget {
 }
 
 interface PlannedResolver {
-  /** Keys of targets. */
   readonly targets: readonly string[];
   readonly balancing: LoadBalancing;
 }
@@ -96,7 +95,6 @@ export function chainRequest(
   };
 }
 
-/** The poll that answers a prepared query upstream. */
 export function planQuery(
   declaration: UpstreamDeclaration,
   defaultIntervalMs: number,

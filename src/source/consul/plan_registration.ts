@@ -54,10 +54,8 @@ export function planRegistration(
   const upstreams = new Map<string, string | "refused">();
   const listeners = new Map<string, string | "refused">();
   const { sds_clusters: clusters, upstreams: forUpstreams, ...listener } = isRecord(raw) ? raw : {};
-  const servers = parseSdsServers(clusters ?? {}, {
-    path: ["postern_tls", "sds_clusters"],
-    node,
-  });
+  const path = ["postern_tls"];
+  const servers = parseSdsServers(clusters ?? {}, { path: [...path, "sds_clusters"], node });
   const warnings = servers.kind === "valid" ? [...servers.warnings] : [];
   const take = (key: string, parsed: ParsedTls): string | "refused" => {
     if (parsed.kind === "valid") {
@@ -88,7 +86,6 @@ export function planRegistration(
     });
     return take(key, parsed);
   };
-  const path = ["postern_tls"];
   const { ingress } = registration;
   const ingressSds = ingress && ingressServers(ingress.clusters, { own: servers, node });
   warnings.push(...ingressSds?.warnings ?? []);
@@ -115,9 +112,7 @@ export function planRegistration(
     }
     const value = tls ?? forUpstreams;
     if (value === undefined) continue;
-    const where = tls === undefined
-      ? ["postern_tls", "upstreams"]
-      : [`upstream ${name}`, "postern_tls"];
+    const where = tls === undefined ? [...path, "upstreams"] : [`upstream ${name}`, ...path];
     upstreams.set(upstream, plan(upstream, { value, kind: "upstream", path: where }));
   }
   if (servers.kind === "invalid" && refused.length === 0) {

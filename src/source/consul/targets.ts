@@ -149,8 +149,8 @@ function urisOf(
   return [...uris].sort();
 }
 
-/** Facts about one list of instances. */
-interface ListedInstances {
+/** Why no endpoint of a target can be dialled, for people; `""`: one can. */
+export function lackOf({ of, registered, usable, failing }: {
   /** Instances of what: `"db" in dc1`. */
   readonly of: string;
   /** Absent: never answered. */
@@ -158,10 +158,7 @@ interface ListedInstances {
   readonly usable: number;
   /** Why the list cannot be had at present; `undefined`: it can. */
   readonly failing: string | undefined;
-}
-
-/** Why no endpoint of a target can be dialled, for people; `""`: one can. */
-export function lackOf({ of, registered, usable, failing }: ListedInstances): string {
+}): string {
   if (usable > 0) return "";
   if (registered === undefined) {
     return failing === undefined

@@ -15,11 +15,12 @@ interface Planned {
 
 export class UpstreamPlans {
   readonly #queryIntervalMs: number;
-  /** By the key of their question. */
-  readonly #chains = new Map<string, DiscoveryChain>();
+  /** By the key of their question: the last answers of the watches that run. */
+  readonly chains: Map<string, DiscoveryChain> = new Map();
   /** By upstream id. */
   readonly #plans = new Map<string, Planned>();
-  readonly #needPlain = new Set<string>();
+  /** Ids of chains with routes or splits that cannot be followed: {@link plainKey} is watched, too. */
+  readonly needPlain: Set<string> = new Set();
   #refusals: Refusal[] = [];
 
   /** `queryIntervalMs`: of prepared queries that have none of their own. */
@@ -36,30 +37,15 @@ export class UpstreamPlans {
     return this.#plans.get(id)?.plan;
   }
 
-  /** Plans of these upstreams. */
   *among(ids: readonly string[]): Iterable<Planned> {
     for (const [id, planned] of this.#plans) if (ids.includes(id)) yield planned;
-  }
-
-  takeChain(key: string, chain: DiscoveryChain): void {
-    this.#chains.set(key, chain);
-  }
-
-  /** The watch of this chain was stopped. */
-  forgetChain(key: string): void {
-    this.#chains.delete(key);
-  }
-
-  /** Its chain has routes or splits that cannot be followed: {@link plainKey} has to be watched, too. */
-  needsPlain({ id }: UpstreamDeclaration): boolean {
-    return this.#needPlain.has(id);
   }
 
   /** Plans of all upstreams from their present chains. */
   update(registration: Registration | undefined): void {
     const declared = new Set<string>();
     this.#refusals = [];
-    this.#needPlain.clear();
+    this.needPlain.clear();
     for (const declaration of registration?.upstreams ?? []) {
       declared.add(declaration.id);
       if (registration) this.#plan(declaration, registration);
@@ -77,33 +63,30 @@ export class UpstreamPlans {
     }
     const before = this.#plans.get(id);
     const isOfThis = before?.key === key;
-    const chain = this.#chains.get(key);
+    const chain = this.chains.get(key);
     if (!chain) {
       if (!isOfThis) this.#plans.delete(id);
       return;
     }
     const plan = planChain(declaration, chain, registration);
-    if (plan.kind !== "refused") {
-      this.#plans.set(id, { key, plan, isPlain: false });
-    } else if (isOfThis && before.plan.kind === "targets" && !before.isPlain) {
+    const isRefused = plan.kind === "refused";
+    if (isRefused && isOfThis && before.plan.kind === "targets" && !before.isPlain) {
       this.#refuse(id, `${plan.reason}; its last usable chain stays in force`);
-    } else if (isRouted(chain)) {
+    } else if (isRefused && isRouted(chain)) {
       this.#planPlain(declaration, registration, plan.reason);
-    } else {
-      this.#plans.set(id, { key, plan, isPlain: false });
-    }
+    } else this.#plans.set(id, { key, plan, isPlain: false });
   }
 
   #planPlain(declaration: UpstreamDeclaration, registration: Registration, reason: string): void {
     const { id } = declaration;
     const key = upstreamKey(declaration);
-    this.#needPlain.add(id);
+    this.needPlain.add(id);
     this.#refuse(
       id,
       `${reason}: its connections are carried as they are, to where they would go without routes ` +
         "and splits",
     );
-    const chain = this.#chains.get(plainKey(declaration));
+    const chain = this.chains.get(plainKey(declaration));
     if (!chain) {
       if (this.#plans.get(id)?.key !== key) this.#plans.delete(id);
       return;

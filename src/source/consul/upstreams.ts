@@ -10,7 +10,12 @@ import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
 import { type AbsenceTimer, LastResort } from "./last_resort.ts";
 import type { ConsulState } from "./consul_state.ts";
 import type { CredentialPlans } from "../parts/credential_plans.ts";
-import { isOpen, keyInForce, type OwnCredentials } from "../parts/own_credentials.ts";
+import {
+  isOpen,
+  keyInForce,
+  type OwnCredentials,
+  type PartContext,
+} from "../parts/own_credentials.ts";
 import { protocolOf, unjudgedHttp, unknownProtocol } from "../parts/http_rules.ts";
 import {
   type ChainPart,
@@ -30,12 +35,10 @@ import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
 /** Envoy's circuit breaker defaults. */
 const DEFAULT_LIMIT = 1_024;
 
-interface UpstreamContext {
+interface UpstreamContext extends Pick<PartContext, "previous" | "version"> {
   readonly registration: Registration;
   readonly plans: CredentialPlans;
   readonly own: OwnCredentials;
-  readonly previous: Snapshot | undefined;
-  readonly version: number;
   readonly trustDomains: readonly string[];
   readonly lastResortUntilMs: ReadonlyMap<string, number>;
   readonly grace: AbsenceTimer;
@@ -103,14 +106,13 @@ export function assembleUpstreams(
     const oldChain = previous?.chains[id];
     const keepsOld = oldChain !== undefined && (isAwaited || plan.kind === "pending");
     const contents = keepsOld
-      ? oldContents(oldChain, { previous, lastResort })
+      ? [...targetKeysOf(oldChain)].flatMap((key) => {
+        const target = previous?.targets[key];
+        return target ? lastResort.ofUnanswered(target) : [];
+      })
       : targetContents(declaration, plan, { known, context, lastResort });
     for (const content of contents) {
-      targets[content.key] = keepPart<TargetPart>(
-        previous?.targets[content.key],
-        content,
-        version,
-      );
+      targets[content.key] = keepPart<TargetPart>(previous?.targets[content.key], content, version);
     }
     upstreams[id] = keepPart<UpstreamPart>(old, {
       ...declared(declaration, context.options),
@@ -159,14 +161,6 @@ function missingFor(id: string, plan: UpstreamPlan, known: ConsulState): readonl
   }
 }
 
-function oldContents(
-  chain: ChainPart,
-  from: { readonly previous: Snapshot | undefined; readonly lastResort: LastResort },
-): readonly TargetContent[] {
-  const targets = [...targetKeysOf(chain)].flatMap((key) => from.previous?.targets[key] ?? []);
-  return targets.map((target) => from.lastResort.ofUnanswered(target));
-}
-
 interface From {
   readonly known: ConsulState;
   readonly context: UpstreamContext;
@@ -185,15 +179,12 @@ function targetContents(
     case "refused":
       return [];
     case "query": {
-      const result = known.queries.get(declaration.id);
-      const query = {
-        key: `${declaration.id}#query`,
-        name: declaration.name,
-        datacenter: declaration.datacenter,
-      };
+      const { id, name, datacenter } = declaration;
+      const query = { key: `${id}#query`, name, datacenter };
       const { connectTimeoutMs } = plan;
       const options = { trustDomains, place: registration, connectTimeoutMs };
-      const answer = { value: result, failing: known.unheard.get(declaration.id) };
+      const result = known.queries.get(id);
+      const answer = { value: result, failing: known.unheard.get(id) };
       return [settled(queryTargetOf(query, answer, options), result?.instances, from)];
     }
     case "targets":
@@ -214,12 +205,11 @@ function settled(
 ): TargetContent {
   const previous = context.previous?.targets[content.key];
   if (!instances && previous) {
-    const { endpoints, unhealthy, spiffeUris, lastResort: last } = lastResort.ofUnanswered(
-      previous,
-    );
-    const uris = content.spiffeUris.length > 0 ? content.spiffeUris : spiffeUris;
-    const lack = endpoints.length > 0 ? "" : content.lack;
-    return { ...content, endpoints, unhealthy, spiffeUris: uris, lastResort: last, lack };
+    const kept = lastResort.ofUnanswered(previous);
+    const { spiffeUris } = content.spiffeUris.length > 0 ? content : kept;
+    const lack = kept.endpoints.length > 0 ? "" : content.lack;
+    const { endpoints, unhealthy } = kept;
+    return { ...content, endpoints, unhealthy, spiffeUris, lastResort: kept.lastResort, lack };
   }
   return instances?.length === 0 ? lastResort.ofEmpty(content, previous) : content;
 }
@@ -253,10 +243,8 @@ function rulesOf(
   const written = isChain ? plan.protocol : declaration.protocol || "tcp";
   const protocol = protocolOf(written);
   if (!protocol) {
-    refused.push({
-      what: `protocol of upstream ${declaration.id}`,
-      reason: unknownProtocol(written),
-    });
+    const what = `protocol of upstream ${declaration.id}`;
+    refused.push({ what, reason: unknownProtocol(written) });
   }
   const requestTimeoutMs = isChain ? plan.requestTimeoutMs : undefined;
   return unjudgedHttp(protocol ?? "tcp", { headBytes, requestTimeoutMs });

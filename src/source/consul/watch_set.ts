@@ -11,7 +11,6 @@ export type Starter<T> = (sink: WatchSink<T>) => WatchHandle;
 
 interface WatchSetOptions {
   readonly clock: Clock;
-  /** Any watch's first failure, or one with another code. */
   readonly onFailing: (failing: Failing) => void;
   readonly onRecovered: (failing: Failing) => void;
 }

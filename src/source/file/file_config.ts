@@ -55,7 +55,6 @@ export type ParsedConfig =
   | { readonly kind: "valid"; readonly config: FileConfig }
   | { readonly kind: "invalid"; readonly problems: readonly ConfigProblem[] };
 
-/** Longest file that is read. */
 const CONFIG_LIMIT_BYTES = 4 * 1024 * 1024;
 
 /** Limit of the report; the place of each problem is searched in the text. */
@@ -109,22 +108,20 @@ export async function readFileConfig(
     readonly pluginWatch?: PluginWatch | undefined;
   },
 ): Promise<FileConfig> {
-  const text = await readText(file, CONFIG_LIMIT_BYTES);
+  const text = await readText(file);
   if (mayHaveRegex(text)) await prepareRegexes();
   const parsed = parseFileConfig(text, { ...options, file });
   const reader = new PluginReader(dirname(resolve(file)), options.pluginWatch);
-  const read = parsed.kind === "valid"
-    ? await readPlugins(parsed.config, { reader, text })
-    : parsed;
+  const read = parsed.kind === "invalid" ? parsed : await readPlugins(parsed.config, reader, text);
   if (read.kind === "valid") return read.config;
   const problems = read.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
   throw new ProxyError("config_invalid", `Cannot use configuration "${file}":${problems}`);
 }
 
-/** With the plugins that its lists take from files, whose paths begin at the file's directory. */
 async function readPlugins(
   config: FileConfig,
-  { reader, text }: { readonly reader: PluginReader; readonly text: string },
+  reader: PluginReader,
+  text: string,
 ): Promise<ParsedConfig> {
   const { inbound } = config;
   const plugins = await reader.read(inbound?.plugins, ["inbound", "plugins"]);
@@ -143,43 +140,34 @@ async function readPlugins(
     return { kind: "invalid", problems };
   }
   if (Object.keys(reader.code).length === 0) return { kind: "valid", config };
-  return {
-    kind: "valid",
-    config: {
-      ...config,
-      ...(inbound && plugins && { inbound: { ...inbound, plugins } }),
-      upstreams,
-      pluginCode: reader.code,
-    },
-  };
+  const own = inbound && plugins && { inbound: { ...inbound, plugins } };
+  return { kind: "valid", config: { ...config, ...own, upstreams, pluginCode: reader.code } };
 }
 
-/** The file's text, refused beyond `limitBytes` before it is in memory. */
-async function readText(path: string, limitBytes: number): Promise<string> {
+async function readText(path: string): Promise<string> {
+  const tooLong = `it has more than ${CONFIG_LIMIT_BYTES} bytes`;
   try {
     await using handle = await open(path, "r");
     const { size } = await handle.stat();
-    if (size > limitBytes) throw new Error(`it has more than ${limitBytes} bytes`);
+    if (size > CONFIG_LIMIT_BYTES) throw new Error(tooLong);
     // A device has no size: read no more than the limit of it.
-    const buffer = new Uint8Array(limitBytes + 1);
+    const buffer = new Uint8Array(CONFIG_LIMIT_BYTES + 1);
     let length = 0;
     for (;;) {
       const { bytesRead } = await handle.read(buffer, length, buffer.length - length, null);
       if (bytesRead === 0) break;
       length += bytesRead;
-      if (length > limitBytes) throw new Error(`it has more than ${limitBytes} bytes`);
+      if (length > CONFIG_LIMIT_BYTES) throw new Error(tooLong);
     }
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(
-      buffer.subarray(0, length),
-    );
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    return decoder.decode(buffer.subarray(0, length));
+  } catch (cause) {
+    const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
     // A fault of the file system is no TypeError: only the decoder throws one.
-    const fact = error instanceof TypeError
-      ? "it is not text in UTF-8"
-      : FACTS[code] ?? messageOf(error);
+    const isText = !(cause instanceof TypeError);
+    const fact = isText ? FACTS[code] ?? messageOf(cause) : "it is not text in UTF-8";
     throw new ProxyError("config_invalid", `Cannot use configuration "${path}": ${fact}`, {
-      cause: error,
+      cause,
     });
   }
 }
@@ -190,14 +178,11 @@ const FACTS: Readonly<Record<string, string>> = {
   EACCES: "permission denied",
 };
 
-/** All contradictions, not only the first. */
 function contradictions(config: FileConfigOutput): readonly Problem[] {
   const found: Problem[] = [];
   if (!config.inbound && config.upstreams.length === 0) {
-    found.push({
-      path: [],
-      message: 'has neither "inbound" nor "upstreams": nothing would be served',
-    });
+    const message = 'has neither "inbound" nor "upstreams": nothing would be served';
+    found.push({ path: [], message });
   }
   for (const problem of config.inbound ? httpContradictions(config.inbound) : []) {
     found.push({ ...problem, path: ["inbound", ...problem.path] });

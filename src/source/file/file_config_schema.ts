@@ -31,10 +31,7 @@ const Endpoint = v.lazy((input) =>
 
 const Balancing = v.variant("kind", [
   object({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
-  object({
-    kind: v.literal("least_request"),
-    choiceCount: v.optional(count(2, 100), 2),
-  }),
+  object({ kind: v.literal("least_request"), choiceCount: v.optional(count(2, 100), 2) }),
   object({
     kind: v.literal("ring_hash"),
     minimumSize: v.optional(count(1, 8_388_608), 1_024),
@@ -203,10 +200,7 @@ export const FILE_CONFIG = object({
     [],
   ),
   intentions: INTENTIONS,
-  defaultAction: v.optional(
-    v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
-    "deny",
-  ),
+  defaultAction: v.optional(v.picklist(["allow", "deny"], 'must be "allow" or "deny"'), "deny"),
   accessLog: v.optional(FILE_ACCESS_LOG),
   tls: v.optional(
     object({

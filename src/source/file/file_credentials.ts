@@ -64,23 +64,18 @@ export function fileCredentials(
   problems: Problem[],
   options: FileCredentialsOptions,
 ): FileCredentials {
+  const { service, env } = options;
   const from = dirname(options.file);
   const plans: Record<string, CredentialsPlan> = {};
   const serverNames = new Map<string, string>();
-  const node = { id: options.service, cluster: options.service, metadata: {} };
+  const node = { id: service, cluster: service, metadata: {} };
   const servers = parseSdsServers(input.sds ?? {}, { path: ["sds"], node });
   if (servers.kind === "invalid") problems.push(...servers.problems);
   const sdsServers = servers.kind === "valid" ? servers.servers : {};
   const warnings = servers.kind === "valid" ? [...servers.warnings] : [];
 
   const parse = (value: unknown, kind: TlsConfigContext["kind"], path: ConfigPath) => {
-    const parsed = readPlan(value, {
-      kind,
-      path,
-      sdsServers,
-      node,
-      env: options.env,
-    });
+    const parsed = readPlan(value, { kind, path, sdsServers, node, env });
     if (parsed.kind === "valid") {
       warnings.push(...parsed.warnings);
       return parsed;
@@ -97,10 +92,8 @@ export function fileCredentials(
     const needsOwn = [...plan.certificates, plan.validation?.secret]
       .some((ref) => ref?.source.kind === "consul");
     if (needsOwn && !own) {
-      problems.push({
-        path,
-        message: 'leaves its certificate or validation to "credentials", which is missing',
-      });
+      const message = 'leaves its certificate or validation to "credentials", which is missing';
+      problems.push({ path, message });
     }
     return withPaths(own?.key === DEFAULT_PLAN ? filled(plan, own.plan) : plan, from);
   };
@@ -139,20 +132,17 @@ export function fileCredentials(
     if (!parsed) return;
     const plan = plans[id] = complete(parsed.plan, path);
     if (identity === undefined && spiffeIds === undefined && namesNobody(plan)) {
-      problems.push({
-        path: ["upstreams", index, "identity"],
-        message: 'is needed, or "spiffeIds", or sanMatchers in "tls"; nothing says who must answer',
-      });
+      const message =
+        'is needed, or "spiffeIds", or sanMatchers in "tls"; nothing says who must answer';
+      problems.push({ path: ["upstreams", index, "identity"], message });
     }
     if (parsed.sni !== undefined) serverNames.set(name, parsed.sni);
   });
   const needsProxy = (input.inbound && input.inbound.tls === undefined) ||
     input.upstreams.some(({ tls }) => tls === undefined);
   if (input.credentials === undefined && needsProxy) {
-    problems.push({
-      path: ["credentials"],
-      message: 'is missing; it may only be where everything has "tls" of its own',
-    });
+    const message = 'is missing; it may only be where everything has "tls" of its own';
+    problems.push({ path: ["credentials"], message });
   }
   return { plans: { plans, inbound, upstreams, listeners, refused: [], warnings }, serverNames };
 }
@@ -175,10 +165,8 @@ function proxyCredentials(
   if (!isFiles) {
     // Listeners are as strict as dialled connections: they require a certificate.
     const parsed = parse(credentials, "upstream", path);
-    return parsed && {
-      key: DEFAULT_PLAN,
-      plan: { ...parsed.plan, requireClientCertificate: true },
-    };
+    const plan = parsed && { ...parsed.plan, requireClientCertificate: true };
+    return plan && { key: DEFAULT_PLAN, plan };
   }
   const files = v.safeParse(MeshFiles, credentials, { abortPipeEarly: true });
   if (!files.success) {

@@ -53,10 +53,7 @@ interface HttpOf<Http> {
   readonly http?: Http;
 }
 
-/** Rules of the public listener; `null`: it carries bytes. */
-export function fileInboundHttp(
-  { protocol, http }: HttpOf<InboundHttp>,
-): HttpRules | null {
+export function fileInboundHttp({ protocol, http }: HttpOf<InboundHttp>): HttpRules | null {
   return inboundHttp(protocol, {
     ...settingsOf(http, INCOMING_PATH),
     ...defined({
@@ -66,10 +63,7 @@ export function fileInboundHttp(
   });
 }
 
-/** Rules of an upstream's listener; `null`: it carries bytes. */
-export function fileUpstreamHttp(
-  { protocol, http }: HttpOf<UpstreamHttp>,
-): HttpRules | null {
+export function fileUpstreamHttp({ protocol, http }: HttpOf<UpstreamHttp>): HttpRules | null {
   return unjudgedHttp(protocol, settingsOf(http, UNJUDGED_PATH));
 }
 

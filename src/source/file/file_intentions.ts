@@ -76,7 +76,6 @@ export function mayHaveRegex(text: string): boolean {
   return /regex|\\u/i.test(text);
 }
 
-/** All contradictions; paths begin at the top of the file. */
 export function intentionContradictions(
   { intentions, trustDomain, inbound }: {
     readonly intentions: readonly FileIntention[];
@@ -101,10 +100,10 @@ export function intentionContradictions(
     if (sources.has(key)) at(["source"], `"${source}" has an intention already`);
     sources.add(key);
     if (!action === !permissions) {
-      at(
-        ["action"],
-        action ? 'is one too many beside "permissions"' : 'is missing, or "permissions"',
-      );
+      const fault = action
+        ? 'is one too many beside "permissions"'
+        : 'is missing, or "permissions"';
+      at(["action"], fault);
     }
     if (permissions && inbound?.protocol === "tcp") {
       const needs = 'needs "protocol": "http", "http2" or "grpc" at "inbound"';

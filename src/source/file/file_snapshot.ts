@@ -1,7 +1,6 @@
 /** A snapshot from a configuration file and the secrets that it names. @module */
 
 import { type Endpoint, type OutlierPolicy, outlierPolicy } from "../../balance/mod.ts";
-import type { BindAddress } from "../../base/mod.ts";
 import { formatServiceId, formatServiceSni, parseServiceId } from "../../identity/mod.ts";
 import type { HeldSecrets } from "../../secrets/mod.ts";
 import { defined } from "../../base/schema.ts";
@@ -40,20 +39,14 @@ interface FileSnapshotInput
   readonly nowMs: number;
 }
 
-/** The listeners and upstreams that can be served with the secrets held now. */
 export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): MadeSnapshot {
   const { previous, held } = input;
   const { plans } = config.credentials;
   const version = (previous?.version ?? 0) + 1;
   const trustDomains = config.trustDomain === undefined ? [] : [config.trustDomain];
   const { [MESH_PLAN]: mesh, ...others } = plans.plans;
-  const own = ownCredentials({
-    held,
-    trustDomains,
-    previous,
-    version,
-    wanted: Object.keys(others),
-  });
+  const wanted = Object.keys(others);
+  const own = ownCredentials({ held, trustDomains, previous, version, wanted });
   const proxy = mesh ? proxyCredentials(config, { ...input, trustDomains }) : NO_PROXY_CREDENTIALS;
   const opens = (key: string | null) => key === null ? proxy.opens : isOpen(key, own);
   const inboundKey = plans.inbound === "refused" ? null : plans.inbound;
@@ -68,26 +61,20 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): Made
     if (!opens(key) || listener !== null && !opens(listener)) continue;
     const target = targetContent(`${id}#file`, upstream, config);
     targets[target.key] = keepPart<TargetPart>(previous?.targets[target.key], target, version);
+    const handshakeTimeoutMs = upstream.handshakeTimeout;
     const content = upstreamContent(id, upstream, {
       credentials: key,
-      listener: listener === null
-        ? null
-        : { credentials: listener, handshakeTimeoutMs: upstream.handshakeTimeout },
+      listener: listener === null ? null : { credentials: listener, handshakeTimeoutMs },
       ...input,
     });
     upstreams[id] = keepPart<UpstreamPart>(previous?.upstreams[id], content, version);
-    const resolver = {
-      targets: [target.key],
-      balancing: upstream.balancing,
-      outlier: outlierOf(upstream),
-    };
-    chains[id] = keepPart<ChainPart>(
-      previous?.chains[id],
-      oneWay(resolver, upstream.name),
-      version,
-    );
+    const { balancing } = upstream;
+    const resolver = { targets: [target.key], balancing, outlier: outlierOf(upstream) };
+    const chain = oneWay(resolver, upstream.name);
+    chains[id] = keepPart<ChainPart>(previous?.chains[id], chain, version);
   }
-  const { service, datacenter, defaultAction } = config;
+  const { service, datacenter, defaultAction, inbound } = config;
+  const policy = { intentions: intentionsOf(config), defaultAction };
   const { strictSpiffeChain = input.strictSpiffeChain, ...directions } = config.tls;
   const snapshot: Snapshot = {
     version,
@@ -102,11 +89,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): Made
     certificates: own.certificates,
     validations: own.validations,
     ownCredentials: own.ownCredentials,
-    policy: keepPart<PolicyPart>(
-      previous?.policy,
-      { intentions: intentionsOf(config), defaultAction },
-      version,
-    ),
+    policy: keepPart<PolicyPart>(previous?.policy, policy, version),
     tls: keepPart<TlsPart>(previous?.tls, { ...directions, strictSpiffeChain }, version),
     exposed: {},
     edges: {},
@@ -114,11 +97,11 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): Made
     accessLog: config.accessLog
       ? keepPart<AccessLogPart>(previous?.accessLog, config.accessLog, version)
       : null,
-    inbound: config.inbound && opens(inboundKey)
+    inbound: inbound && opens(inboundKey)
       ? {
         [INBOUND_KEY]: keepPart<InboundPart>(
           previous?.inbound[INBOUND_KEY],
-          inboundContent(config.inbound, inboundKey),
+          inboundContent(inbound, inboundKey),
           version,
         ),
       }
@@ -202,10 +185,11 @@ function upstreamContent(
   upstream: FileUpstream,
   from: Pick<UpstreamPart, "credentials" | "listener" | "idleTimeoutMs" | "lifetimeMs">,
 ): Content<UpstreamPart> {
+  const { bind, socketMode } = upstream;
   return {
     id,
     name: upstream.name,
-    bind: bindOf(upstream),
+    bind: bind.kind === "unix" && socketMode !== undefined ? { ...bind, mode: socketMode } : bind,
     chain: id,
     http: fileUpstreamHttp(upstream),
     plugins: pluginUses(upstream.plugins, `upstreams[${JSON.stringify(upstream.name)}].plugins`),
@@ -226,10 +210,6 @@ function outlierOf({ outlier }: FileUpstream): OutlierPolicy {
   const { interval, baseEjection, maxEjection, ...counts } = outlier;
   const spans = { intervalMs: interval, baseEjectionMs: baseEjection, maxEjectionMs: maxEjection };
   return outlierPolicy(defined({ ...counts, ...spans }));
-}
-
-function bindOf({ bind, socketMode }: FileUpstream): BindAddress {
-  return bind.kind === "unix" && socketMode !== undefined ? { ...bind, mode: socketMode } : bind;
 }
 
 function targetContent(

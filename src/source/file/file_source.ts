@@ -76,14 +76,15 @@ class FileConfigReader implements FactsReader {
     const stored = this.#stored;
     this.#stored = undefined;
     if (!config) return waiting([this.firstPart], this.#refused);
-    const { clock, strictSpiffeChain, idleTimeoutMs, lifetimeMs } = this.#options;
+    const { clock, strictSpiffeChain = false, idleTimeoutMs = 3_600_000, lifetimeMs = 0 } =
+      this.#options;
     const made = fileSnapshot(config, {
       held: hold(config.credentials.plans, stored),
       nowMs: clock.now(),
       previous,
-      strictSpiffeChain: strictSpiffeChain ?? false,
-      idleTimeoutMs: idleTimeoutMs ?? 3_600_000,
-      lifetimeMs: lifetimeMs ?? 0,
+      strictSpiffeChain,
+      idleTimeoutMs,
+      lifetimeMs,
     });
     const { service } = config;
     return {
@@ -109,11 +110,8 @@ class FileConfigReader implements FactsReader {
       try {
         if (!this.#closed) await this.#read();
       } catch (error) {
-        onError(
-          error instanceof ProxyError
-            ? error
-            : new ProxyError("internal", messageOf(error), { cause: error }),
-        );
+        const isKnown = error instanceof ProxyError;
+        onError(isKnown ? error : new ProxyError("internal", messageOf(error), { cause: error }));
       }
     });
     return this.#reading;

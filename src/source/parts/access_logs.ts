@@ -7,13 +7,8 @@
 
 import type { AccessLogSettings } from "../../consul/mod.ts";
 import { compileFormat, type LogFormat } from "../../http/mod.ts";
-import {
-  type AccessLogPart,
-  type AccessLogTarget,
-  keepPart,
-  type Refusal,
-  type Snapshot,
-} from "../../snapshot/mod.ts";
+import { type AccessLogPart, type AccessLogTarget, keepPart } from "../../snapshot/mod.ts";
+import type { PartContext } from "./own_credentials.ts";
 
 /** For formats that are checked and not used. */
 const NO_SOURCE = { hostname: "", now: () => 0 };
@@ -21,13 +16,8 @@ const WHAT = "access log";
 
 export function accessLogPart(
   settings: AccessLogSettings | undefined,
-  context: {
-    readonly previous: Snapshot | undefined;
-    readonly version: number;
-    readonly refused: Refusal[];
-  },
+  { previous, version, refused }: PartContext,
 ): AccessLogPart | null {
-  const { previous, version, refused } = context;
   if (!settings) return null;
   const to = targetOf(settings);
   if (typeof to === "string") {
@@ -38,10 +28,8 @@ export function accessLogPart(
   const fault = formatFault(format);
   if (fault !== undefined) {
     const member = format.kind === "json" ? "JSONFormat" : "TextFormat";
-    refused.push({
-      what: WHAT,
-      reason: `${member} ${fault}. The default format is written instead`,
-    });
+    const reason = `${member} ${fault}. The default format is written instead`;
+    refused.push({ what: WHAT, reason });
   }
   return keepPart<AccessLogPart>(previous?.accessLog, {
     to,

@@ -7,7 +7,6 @@
 import { DEFAULT_HTTP_LIMITS, type PathRules } from "../../http/mod.ts";
 import type { HttpRules, Protocol } from "../../snapshot/mod.ts";
 
-/** Configured settings; the others have defaults. */
 export type HttpSettings = {
   readonly [Key in Exclude<keyof HttpRules, "protocol">]?: HttpRules[Key] | undefined;
 };
@@ -28,13 +27,10 @@ const STREAM_IDLE_TIMEOUT_MS = 300_000;
 
 /** Rules of a listener for callers of the service; `null`: its protocol is not HTTP. */
 export function inboundHttp(protocol: Protocol, settings: HttpSettings = {}): HttpRules | null {
+  const path = settings.path ?? INCOMING_PATH;
   // As in Consul, gRPC services get no header about the caller.
-  const sanitizes = protocol === "grpc" || settings.sanitizeForwardedClientCert;
-  return httpOf(protocol, {
-    ...settings,
-    path: settings.path ?? INCOMING_PATH,
-    sanitizeForwardedClientCert: sanitizes,
-  });
+  const sanitizeForwardedClientCert = protocol === "grpc" || settings.sanitizeForwardedClientCert;
+  return httpOf(protocol, { ...settings, path, sanitizeForwardedClientCert });
 }
 
 /** Rules of a listener without intentions, an upstream's; `null`: its protocol is not HTTP. */
@@ -57,19 +53,11 @@ function httpOf(protocol: Protocol, settings: HttpSettings): HttpRules | null {
 
 /** Consul takes these in any case; `undefined`: it is unknown. */
 export function protocolOf(written: string): Protocol | undefined {
-  const protocol = written.toLowerCase();
-  switch (protocol) {
-    case "tcp":
-    case "http":
-    case "http2":
-    case "grpc":
-      return protocol;
-    default:
-      return undefined;
-  }
+  return PROTOCOLS.find((protocol) => protocol === written.toLowerCase());
 }
 
-/** Why an unknown protocol is refused, and what to do. */
+const PROTOCOLS: readonly Protocol[] = ["tcp", "http", "http2", "grpc"];
+
 export function unknownProtocol(written: string): string {
   return `"${written}" is not known, so connections are carried as they are; ` +
     "write tcp, http, http2 or grpc";

@@ -17,7 +17,6 @@ export interface LeafAndRoots extends Pick<PemInput, "service" | "nowMs" | "stri
 /** Pure; an argument of `assemble()` so that tests can leave the cryptography out. */
 export type JudgeCredentials = (input: LeafAndRoots) => CredentialsVerdict;
 
-/** The judgement that the proxy runs with. */
 export function judgeCredentials(input: LeafAndRoots): CredentialsVerdict {
   const { leaf, roots, ...options } = input;
   return judgePems({
@@ -45,10 +44,8 @@ export function judgePems({ service, ...input }: PemInput): CredentialsVerdict {
   try {
     const { id, ...valid } = validateCredentials(input);
     if (id.service.toLowerCase() !== service.toLowerCase()) {
-      return {
-        kind: "invalid",
-        reason: `the leaf is for service "${id.service}", not "${service}"`,
-      };
+      const reason = `the leaf is for service "${id.service}", not "${service}"`;
+      return { kind: "invalid", reason };
     }
     // The agent lists roots by their random ids; their order means nothing.
     return { kind: "valid", credentials: { ...valid, rootPems: [...valid.rootPems].sort() } };
@@ -59,8 +56,6 @@ export function judgePems({ service, ...input }: PemInput): CredentialsVerdict {
 
 /** The reply's own first, then external ones of its roots, each once. */
 function trustDomainsOf(roots: Roots): readonly string[] {
-  const external = roots.roots.map((root) => root.externalTrustDomain).filter((name) =>
-    name !== ""
-  );
+  const external = roots.roots.flatMap(({ externalTrustDomain }) => externalTrustDomain || []);
   return [...new Set([roots.trustDomain, ...external.sort()])];
 }

@@ -11,18 +11,25 @@ import {
   keepPart,
   MESH_KEY,
   type OwnCredentialsPart,
+  type Refusal,
   type Snapshot,
   type ValidationPart,
 } from "../../snapshot/mod.ts";
 
-interface OwnCredentialsInput {
+/** What a part of a new snapshot is made with. */
+export interface PartContext {
+  readonly previous: Snapshot | undefined;
+  readonly version: number;
+  /** Refused settings are added. */
+  readonly refused: Refusal[];
+}
+
+interface OwnCredentialsInput extends Omit<PartContext, "refused"> {
   readonly held: HeldSecrets;
   /** Keys of credentials that listeners and upstreams refer to. */
   readonly wanted: readonly string[];
   /** Trust domains of the mesh, in lower case. */
   readonly trustDomains: readonly string[];
-  readonly previous: Snapshot | undefined;
-  readonly version: number;
 }
 
 export interface OwnCredentials
@@ -81,10 +88,7 @@ export function ownCredentials(input: OwnCredentialsInput): OwnCredentials {
 }
 
 /** May a listener with these credentials open? No snapshot is made before the proxy's own are there. */
-export function isOpen(
-  key: string | null,
-  own: Pick<OwnCredentials, "ownCredentials">,
-): boolean {
+export function isOpen(key: string | null, own: Pick<OwnCredentials, "ownCredentials">): boolean {
   return key === null || own.ownCredentials[key] !== undefined;
 }
 

@@ -41,9 +41,7 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   ".json": "json",
 };
 
-/**
- * Rejects with the fault of the file at that absolute path, in a text that may have several lines.
- */
+/** Rejects with the fault of the file at that absolute path, in a text that may have several lines. */
 export async function bundle(
   path: string,
   { lent = LIBRARIES, watch }: {
@@ -57,12 +55,11 @@ export async function bundle(
   const join = bunJoin() ?? moduleJoin;
   await sources.look(path);
   const read = (of: string) => sources.read(of);
-  const { text, map, outside } = await join(path, read, [...lent, ...FOR_AUTHORS]).catch(
-    (error) => {
-      // The error of the bundler has fewer details.
-      throw sources.fault ?? error;
-    },
-  );
+  const joined = join(path, read, [...lent, ...FOR_AUTHORS]);
+  const { text, map, outside } = await joined.catch((error) => {
+    // The error of the bundler has fewer details.
+    throw sources.fault ?? error;
+  });
   if (Buffer.byteLength(text) > TEXT_LIMIT_BYTES) {
     throw new Error(tooLong("it is", TEXT_LIMIT_BYTES));
   }
@@ -124,14 +121,13 @@ class Sources {
   }
 
   digest(directory: string): string {
-    const all = [...this.#read].map(([path, digest]) => ({
-      path: relative(directory, path),
-      digest,
-    }));
-    const [only] = all;
-    if (all.length === 1 && only) return only.digest;
-    all.sort((a, b) => a.path < b.path ? -1 : 1);
-    return sha256(all.map(({ path, digest }) => `${digest}  ${path}\n`).join(""));
+    const [only, ...others] = this.#read.values();
+    if (only !== undefined && others.length === 0) return only;
+    const all = [...this.#read].map(([path, digest]) =>
+      [relative(directory, path), digest] as const
+    );
+    all.sort(([a], [b]) => a < b ? -1 : 1);
+    return sha256(all.map(([path, digest]) => `${digest}  ${path}\n`).join(""));
   }
 }
 

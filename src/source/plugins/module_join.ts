@@ -111,23 +111,16 @@ function importFromMemory(
     const lines = names.map((own, index) =>
       `const e${index} = m[${JSON.stringify(own)}]; export { e${index} as ${own} };`
     );
-    lent.push(
-      key,
-      urlOf([
-        `const m = globalThis[${JSON.stringify(key)}]; export default m.default ?? m;`,
-        ...lines,
-      ], "text/javascript"),
-    );
-    return lent.at(-1) ?? "";
+    const first = `const m = globalThis[${JSON.stringify(key)}]; export default m.default ?? m;`;
+    const url = urlOf([first, ...lines], "text/javascript");
+    lent.push(key, url);
+    return url;
   };
   for (const { type, pieces } of modules) {
-    const content = pieces.map((piece) =>
-      typeof piece === "string"
-        ? piece
-        : typeof piece === "number"
-        ? urls[piece] ?? ""
-        : outside(piece.outside)
-    );
+    const content = pieces.map((piece) => {
+      if (typeof piece === "number") return urls[piece] ?? "";
+      return typeof piece === "string" ? piece : outside(piece.outside);
+    });
     urls.push(urlOf(content, type));
   }
   module.urls = urls;

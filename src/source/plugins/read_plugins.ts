@@ -34,17 +34,10 @@ export const PLUGINS = v.optional(v.pipe(
         v.pipe(text(), v.regex(/^node:[a-z0-9_/]+$/, 'must be a module of Node\'s: "node:crypto"')),
       )),
       config: v.optional(v.unknown(), {}),
-      onFailure: v.optional(
-        v.picklist(["refuse", "skip"], 'must be "refuse" or "skip"'),
-        "refuse",
-      ),
+      onFailure: v.optional(v.picklist(["refuse", "skip"], 'must be "refuse" or "skip"'), "refuse"),
     }),
-    v.forward(v.check(({ use, sha256 }) => sha256 === undefined || isFile(use), OF_A_FILE), [
-      "sha256",
-    ]),
-    v.forward(v.check(({ use, allow }) => allow === undefined || isFile(use), OF_A_FILE), [
-      "allow",
-    ]),
+    v.forward(v.check((of) => of.sha256 === undefined || isFile(of.use), OF_A_FILE), ["sha256"]),
+    v.forward(v.check((of) => of.allow === undefined || isFile(of.use), OF_A_FILE), ["allow"]),
   )),
   v.maxLength(MAX_PLUGINS, `has more than ${MAX_PLUGINS} entries`),
 ));
@@ -78,11 +71,10 @@ export function keepCode(
   code: PluginCode,
   version: number,
 ): Keyed<PluginCodePart> {
+  const keep = (key: string, content: Content<PluginCodePart>) =>
+    keepPart<PluginCodePart>(previous?.pluginCode[key], content, version);
   return Object.fromEntries(
-    Object.entries(code).map(([key, content]) => [
-      key,
-      keepPart<PluginCodePart>(previous?.pluginCode[key], content, version),
-    ]),
+    Object.entries(code).map(([key, content]) => [key, keep(key, content)]),
   );
 }
 
@@ -94,17 +86,13 @@ export class PluginReader {
   readonly problems: Problem[] = [];
   readonly #directory: string | undefined;
   readonly #watch: PluginWatch | undefined;
-  readonly #code: Record<string, Content<PluginCodePart>> = {};
+  readonly code: Record<string, Content<PluginCodePart>> = {};
   readonly #bundled = new Map<string, Promise<Bundled>>();
 
   /** `directory`: where relative paths begin; `undefined`: there must be none. */
   constructor(directory: string | undefined, watch?: PluginWatch) {
     this.#watch = watch;
     this.#directory = directory;
-  }
-
-  get code(): PluginCode {
-    return this.#code;
   }
 
   /** The list, at that path, with what its files were made into; without that where there are problems. */
@@ -136,7 +124,7 @@ export class PluginReader {
       });
       if (refused.length > 0) throw new Error([...new Set(refused)].join("; "));
       const code = sha256(text);
-      this.#code[code] = { text, path, map, libraries };
+      this.code[code] = { text, path, map, libraries };
       return { ...entry, file: { code, allow } };
     } catch (error) {
       const message = `names a plugin that cannot be loaded:\n    ${messageOf(error)}`;

@@ -62,10 +62,7 @@ export class SecretsLink {
   }
 
   report(): SecretsReport {
-    return {
-      statuses: this.#store?.statuses() ?? [],
-      events: this.#store?.events() ?? [],
-    };
+    return { statuses: this.#store?.statuses() ?? [], events: this.#store?.events() ?? [] };
   }
 
   /** Secrets whose last change could not be used, as configuration that was not taken. */

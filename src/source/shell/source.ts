@@ -21,16 +21,11 @@ export interface SnapshotSource {
   /** Upstreams that carried traffic lately; their watches go first where connections are scarce. */
   used(upstreamIds: readonly string[]): void;
   status(): SourceStatus;
-  /**
-   * Fetches the certificate for the name in a client's SNI. True: a snapshot with it has been published.
-   */
+  /** Fetches the certificate for the name in a client's SNI. True: a snapshot with it is published. */
   fetchCertificate(request: FetchedCertificate): Promise<boolean>;
   /** States and events of secrets. */
   secrets(): SecretsReport;
-  /**
-   * Settings that are not followed, in sentences: of the upstream with that id, or of the proxy and its
-   * service.
-   */
+  /** Sentences about settings that are not followed: the upstream's with that id, or the proxy's. */
   unfollowed(upstream: string | undefined): readonly string[];
   /** Reads files again; a source without files does nothing. Never throws. False: see `refused`. */
   reload(): Promise<boolean>;

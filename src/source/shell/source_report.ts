@@ -116,10 +116,8 @@ export class SourceReport {
       if (!this.#refused.has(key)) log.warn("configuration refused", { what, reason });
     }
     this.#refused = now;
-    stats.gauge(
-      "snapshot_refused",
-      "Parts of the newest configuration that are refused now; the log names them",
-    ).set(now.size);
+    const help = "Parts of the newest configuration that are refused now; the log names them";
+    stats.gauge("snapshot_refused", help).set(now.size);
   }
 
   published(
@@ -127,19 +125,15 @@ export class SourceReport {
     { first, restored, warming, warmingUpstreams }: PublishedState,
   ): void {
     const { called, log, stats } = this.#options;
-    stats.counter(
-      "snapshots_published_total",
-      "Configuration snapshots that were given to the data workers",
-    ).add(1);
+    const help = "Configuration snapshots that were given to the data workers";
+    stats.counter("snapshots_published_total", help).add(1);
     this.#gaugeRestored(restored);
     const { credentials } = snapshot;
     if (credentials) {
       stats.gauge(
         "certificate_expiry_seconds",
         "When the certificate of this service expires, in seconds since 1970",
-        {
-          certificate: "leaf",
-        },
+        { certificate: "leaf" },
       ).set(Math.floor(credentials.notAfterMs / 1000));
     }
     const fields = {
@@ -162,21 +156,15 @@ export class SourceReport {
   }
 
   #gaugeRestored(restored: boolean): void {
-    this.#options.stats
-      .gauge(
-        "snapshot_restored",
-        "1 while the configuration in use is the one stored in -state-dir",
-      )
-      .set(restored ? 1 : 0);
+    const help = "1 while the configuration in use is the one stored in -state-dir";
+    this.#options.stats.gauge("snapshot_restored", help).set(restored ? 1 : 0);
   }
 
   #gauge(code: ErrorCode, all: readonly Failing[]): void {
     this.#options.stats.gauge(
       "snapshot_stale",
       "Watches of the agent or the servers whose last request failed, by error code",
-      {
-        reason: code,
-      },
+      { reason: code },
     ).set(all.filter((failing) => failing.code === code).length);
   }
 }

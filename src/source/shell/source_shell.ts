@@ -192,8 +192,10 @@ export class SourceShell implements SnapshotSource {
     this.#timers.delete("due");
     if (dueMs !== undefined) this.#wake("due", dueMs - this.#options.clock.monotonic());
     if (outcome.kind === "waiting") {
+      // Sources of secrets change a restored snapshot while the configuration is not read.
       const isRestored = this.#restored && credentials === undefined;
-      if (isRestored && previous) this.#serve(this.#withNews(previous));
+      const secrets = { plans: this.#plans, held: this.#secrets.held };
+      if (isRestored && previous) this.#serve(withNews(previous, secrets));
       return;
     }
     if (this.#restored && made.isConfirmed) {
@@ -213,11 +215,6 @@ export class SourceShell implements SnapshotSource {
   #serve(snapshot: Snapshot, credentials?: StoredCredentials | null): void {
     if (snapshot !== this.#published) this.#publish(snapshot);
     this.#keep(snapshot, credentials);
-  }
-
-  /** A restored snapshot, as sources of secrets have changed it while the configuration is not read. */
-  #withNews(snapshot: Snapshot): Snapshot {
-    return withNews(snapshot, { plans: this.#plans, held: this.#secrets.held });
   }
 
   #publish(snapshot: Snapshot): void {
@@ -285,11 +282,12 @@ export class SourceShell implements SnapshotSource {
     const { snapshot, snapshot: { credentials } } = stored;
     if (!credentials || credentials.notAfterMs <= this.#options.clock.now()) return;
     this.#restored = true;
-    this.#hold(restoring.plan(stored), storedSecrets(stored));
+    const plans = restoring.plan(stored);
+    const held = this.#hold(plans, storedSecrets(stored));
     this.#saved = stored;
     // Keys of secrets that came since are made with this process's salt.
     this.#credentials = stored.credentials ? { ...stored.credentials, salt: keySalt() } : null;
-    this.#publish(this.#withNews(snapshot));
+    this.#publish(withNews(snapshot, { plans, held }));
     this.#wake("refresh", COALESCE_MS);
   }
 }

@@ -17,9 +17,7 @@ import {
 const SIDECARS = 'Kind == "connect-proxy"';
 const GATEWAYS = 'Kind == "ingress-gateway"';
 
-const Sidecars = v.array(object({
-  Proxy: v.nullish(object({ DestinationServiceID: text })),
-}));
+const Sidecars = v.array(object({ Proxy: v.nullish(object({ DestinationServiceID: text })) }));
 
 /** The one sidecar registered on the node for a service id; its own id. */
 export async function findSidecar(catalog: NodeCatalog, serviceId: string): Promise<string> {
@@ -36,8 +34,8 @@ export async function findSidecar(catalog: NodeCatalog, serviceId: string): Prom
     what: `look for the sidecars on ${nodeName(catalog.node)}`,
     filter: SIDECARS,
   });
-  const served = readReply(Sidecars, others.services, "the services of the node")
-    .map(({ Proxy }) => Proxy?.DestinationServiceID ?? "");
+  const sidecars = readReply(Sidecars, others.services, "the services of the node");
+  const served = sidecars.map(({ Proxy }) => Proxy?.DestinationServiceID ?? "");
   const why = served.length === 0
     ? noProxyOn(catalog)
     : ": -sidecar-for takes the service's id, not its name, as the sidecar's " +

@@ -1,10 +1,8 @@
-/**
- * The services of one node in Consul's catalog; where a proxy's entry is missing, the reason.
- * @module
- */
+/** The services of one node in Consul's catalog, and why a proxy's entry is missing. @module */
 
 import * as v from "valibot";
 import { ProxyError } from "../../../base/mod.ts";
+import type { ConsulCall } from "../../http/carrier.ts";
 import type { Client, ConsulReply } from "../../http/client.ts";
 import { shown } from "../../model/texts.ts";
 import { cursorOf, isMissing, pollCall, readQuery } from "../../replies/questions.ts";
@@ -53,16 +51,14 @@ export function nodeServicesPath(node: string): string {
 /** The services that match `filter`, as the leader knows them now. */
 export async function listServices(
   { client, node }: NodeCatalog,
-  options: { readonly what: string; readonly filter: string; readonly signal?: AbortSignal },
+  { filter, ...call }: Pick<ConsulCall, "what" | "signal"> & { readonly filter: string },
 ): Promise<NodeServices & { readonly reply: ConsulReply }> {
-  const { query } = readQuery(client, { stale: false });
   const reply = await client.call({
+    ...call,
     resource: "services",
-    what: options.what,
     path: nodeServicesPath(node),
-    query: { ...query, filter: options.filter },
+    query: { ...readQuery(client, { stale: false }).query, filter },
     timeoutMs: TIMEOUT_MS,
-    ...(options.signal ? { signal: options.signal } : {}),
   });
   return { ...readNodeServices(reply.json, node), reply };
 }
@@ -95,18 +91,16 @@ export async function absenceOf(
   options: { readonly reply: ConsulReply; readonly signal?: AbortSignal },
 ): Promise<ProxyError> {
   const { client, node } = catalog;
-  const { reply, signal } = options;
+  const { reply, ...terms } = options;
   const none = `No proxy is registered as ${shown(proxyId)} on ${nodeName(node)}`;
   // Only for a known token does a list say that it leaves something out.
   if (client.hasToken && !reply.filteredByAcls) return new ProxyError("agent_not_found", none);
   const right = `node:read on ${JSON.stringify(node)}`;
   try {
     const { namespace, partition } = client.options;
-    await catalog.servers.call(
-      GET_BOOTSTRAP_PARAMS,
-      { nodeName: node, proxyId, namespace, partition },
-      { timeoutMs: ABSENCE_TIMEOUT_MS, ...(signal ? { signal } : {}) },
-    );
+    const request = { nodeName: node, proxyId, namespace, partition };
+    const timeoutMs = ABSENCE_TIMEOUT_MS;
+    await catalog.servers.call(GET_BOOTSTRAP_PARAMS, request, { ...terms, timeoutMs });
   } catch (error) {
     if (!(error instanceof ProxyError)) throw error;
     switch (error.code) {

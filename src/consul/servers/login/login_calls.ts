@@ -36,10 +36,7 @@ const SECRET = /^[\x21-\x7e]{1,512}$/;
 
 const LoginReply = object({
   // The token goes into a header; a message about an invalid one does not quote it.
-  SecretID: v.pipe(
-    someText,
-    v.check((secret) => SECRET.test(secret), "must be a token"),
-  ),
+  SecretID: v.pipe(someText, v.check((secret) => SECRET.test(secret), "must be a token")),
   AccessorID: v.fallback(v.pipe(text, v.regex(/^[\w-]{1,64}$/)), ""),
   CreateTime: v.nullish(moment),
   ExpirationTime: v.nullish(moment),
@@ -51,6 +48,7 @@ export function createLoginCalls(
 ): LoginCalls {
   const { authMethod, meta, namespace, partition, datacenter } = options;
   const what = `log in by ${JSON.stringify(authMethod)}`;
+  const metaField = Object.keys(meta).length > 0 && { Meta: meta };
   const clientWith = (token: string) =>
     new Client({
       pathPrefix: "",
@@ -59,10 +57,7 @@ export function createLoginCalls(
       datacenter,
       namespace,
       partition,
-    }, {
-      ...deps,
-      token: { current: () => token, onChange: () => () => {}, rejected() {} },
-    });
+    }, { ...deps, token: { current: () => token, onChange: () => () => {}, rejected() {} } });
   return {
     async logIn() {
       const bearerToken = readBearerToken(options);
@@ -73,11 +68,7 @@ export function createLoginCalls(
           method: "POST",
           path: "/v1/acl/login",
           query: { dc: datacenter },
-          body: {
-            AuthMethod: authMethod,
-            BearerToken: bearerToken,
-            ...(Object.keys(meta).length > 0 && { Meta: meta }),
-          },
+          body: { AuthMethod: authMethod, BearerToken: bearerToken, ...metaField },
           timeoutMs: LOGIN_TIMEOUT_MS,
         });
         return readLogin(json);
@@ -107,11 +98,8 @@ export function readLogin(json: unknown): Login {
   const { CreateTime: fromMs, ExpirationTime: untilMs } = reply;
   // The difference of two times of one clock holds here, too, whatever our clock shows.
   const lifeMs = typeof fromMs === "number" && typeof untilMs === "number" ? untilMs - fromMs : 0;
-  return {
-    secret: reply.SecretID,
-    accessorId: reply.AccessorID,
-    lifeMs: lifeMs > 0 ? lifeMs : undefined,
-  };
+  const { SecretID: secret, AccessorID: accessorId } = reply;
+  return { secret, accessorId, lifeMs: lifeMs > 0 ? lifeMs : undefined };
 }
 
 /** Kubernetes' tokens have two thousand bytes, and no longer one fits a header. */
@@ -127,9 +115,8 @@ export function readBearerToken(
   try {
     token = readFile(bearerTokenFile).trim();
   } catch (cause) {
-    throw new ProxyError("agent_failed", `${cannot} cannot be read: ${messageOf(cause)}`, {
-      cause,
-    });
+    const message = `${cannot} cannot be read: ${messageOf(cause)}`;
+    throw new ProxyError("agent_failed", message, { cause });
   }
   if (token === "") throw new ProxyError("agent_failed", `${cannot} is empty`);
   // deno-lint-ignore no-control-regex -- a bearer token must not have control characters

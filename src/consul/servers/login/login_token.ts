@@ -13,8 +13,7 @@ import {
   sleep,
   type Timer,
 } from "../../../base/mod.ts";
-import type { CommonDeps } from "../../model/deps.ts";
-import type { LoginStatus } from "../../model/consul.ts";
+import type { CommonDeps, LoginStatus } from "../../model/consul.ts";
 import type { CallToken } from "../../http/token.ts";
 import type { Login, LoginCalls } from "./login_calls.ts";
 
@@ -115,9 +114,8 @@ export class LoginToken implements CallToken {
     // A rejection of an earlier token is ignored, and while logins fail the next one is due anyway.
     if (!held || token !== held.secret || this.#backoff.failures > 0) return;
     if (this.#attempt || this.#ended || this.#monotonicAgeMs(held) < held.settleMs) return;
-    this.#deps.log.warn("consul does not know the token any more, logging in again", {
-      accessor_id: held.accessorId,
-    });
+    const fields = { accessor_id: held.accessorId };
+    this.#deps.log.warn("consul does not know the token any more, logging in again", fields);
     this.#begin();
   }
 
@@ -147,12 +145,8 @@ export class LoginToken implements CallToken {
     const since = { sinceMs: clock.monotonic(), sinceWallMs: clock.now() };
     try {
       const login = await calls.logIn();
-      this.#take({
-        ...login,
-        ...since,
-        renewAfterMs: this.#renewAfterMs(login),
-        settleMs: this.#settleMs(),
-      });
+      const renewAfterMs = this.#renewAfterMs(login);
+      this.#take({ ...login, ...since, renewAfterMs, settleMs: this.#settleMs() });
     } catch (error) {
       this.#failed(error);
     }
@@ -193,9 +187,8 @@ export class LoginToken implements CallToken {
   #failed(error: unknown): void {
     const { clock, log } = this.#deps;
     const message = messageOf(error);
-    const code = error instanceof ProxyError && SHARED.has(error.code)
-      ? error.code
-      : "agent_failed";
+    const isShared = error instanceof ProxyError && SHARED.has(error.code);
+    const code = isShared ? error.code : "agent_failed";
     this.#coming.reject(new ProxyError(code, message, { cause: error }));
     if (this.#ended) return;
     const delayMs = this.#backoff.next();
@@ -242,12 +235,11 @@ export class LoginToken implements CallToken {
   #logOut(secret: string): void {
     const calls = this.#calls;
     if (!calls) return;
+    const { log } = this.#deps;
+    const failed = "not logged out of consul, the token stays until it expires";
     const leaving = calls.logOut(secret).then(
-      () => this.#deps.log.debug("logged out of consul"),
-      (error: unknown) =>
-        this.#deps.log.warn("not logged out of consul, the token stays until it expires", {
-          error: messageOf(error),
-        }),
+      () => log.debug("logged out of consul"),
+      (error: unknown) => log.warn(failed, { error: messageOf(error) }),
     ).finally(() => this.#leaving.delete(leaving));
     this.#leaving.add(leaving);
   }

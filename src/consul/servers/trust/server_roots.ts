@@ -1,8 +1,7 @@
 /** The roots of the mesh from a server's stream: one stream for all watches. @module */
 
 import { ProxyError } from "../../../base/mod.ts";
-import type { CommonDeps } from "../../model/deps.ts";
-import type { WatchHandle, WatchSink } from "../../model/consul.ts";
+import type { CommonDeps, WatchHandle, WatchSink } from "../../model/consul.ts";
 import type { ClusterPin } from "../../http/cluster.ts";
 import type { Roots } from "../../model/values.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";

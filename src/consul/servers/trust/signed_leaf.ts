@@ -7,9 +7,14 @@
  */
 
 import { ProxyError, type Timer } from "../../../base/mod.ts";
-import type { CommonDeps } from "../../model/deps.ts";
 import { formatServiceId } from "../../../identity/mod.ts";
-import type { ServiceRef, WatchHandle, WatchSink, WatchState } from "../../model/consul.ts";
+import type {
+  CommonDeps,
+  ServiceRef,
+  WatchHandle,
+  WatchSink,
+  WatchState,
+} from "../../model/consul.ts";
 import type { Leaf, Roots } from "../../model/values.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { SIGN } from "../methods.ts";
@@ -42,10 +47,12 @@ interface SignedLeafDeps extends CommonDeps {
 /** `datacenter`: that of the proxy's node. */
 type LeafRequest = Pick<ServiceRef, "service" | "datacenter">;
 
-export function watchSignedLeaf(
-  request: LeafRequest,
-  options: { readonly sink: WatchSink<Leaf>; readonly deps: SignedLeafDeps },
-): WatchHandle {
+interface SignedLeafOptions {
+  readonly sink: WatchSink<Leaf>;
+  readonly deps: SignedLeafDeps;
+}
+
+export function watchSignedLeaf(request: LeafRequest, options: SignedLeafOptions): WatchHandle {
   return new SignedLeaf(request, options);
 }
 
@@ -67,17 +74,12 @@ class SignedLeaf implements WatchHandle {
   #timer: Timer | undefined;
   #signing = false;
 
-  constructor(
-    request: LeafRequest,
-    options: { readonly sink: WatchSink<Leaf>; readonly deps: SignedLeafDeps },
-  ) {
+  constructor(request: LeafRequest, options: SignedLeafOptions) {
     this.#wanted = request;
     this.#deps = options.deps;
-    const { service } = request;
-    this.#delivery = new Delivery({ name: `leaf ${service}`, resource: "leaf" }, {
-      ...options,
-      signal: this.#stop.signal,
-    });
+    const { signal } = this.#stop;
+    const question = { name: `leaf ${request.service}`, resource: "leaf" };
+    this.#delivery = new Delivery(question, { ...options, signal });
     this.#roots = this.#deps.roots.watch({
       onValue: (roots) => this.#rootsChanged(roots),
       // Watches of the roots report it.
@@ -163,20 +165,13 @@ class SignedLeaf implements WatchHandle {
 
   async #requestLeaf(roots: Roots): Promise<Leaf> {
     const { servers, clock } = this.#deps;
-    const { service, datacenter } = this.#wanted;
-    const uri = formatServiceId({
-      trustDomain: roots.trustDomain,
-      partition: "default",
-      namespace: "default",
-      datacenter,
-      service,
-    });
+    const { trustDomain } = roots;
+    const tenancy = { partition: "default", namespace: "default" };
+    const uri = formatServiceId({ trustDomain, ...tenancy, ...this.#wanted });
     if (this.#pending?.uri !== uri) this.#pending = { uri, ...createSigningRequest(uri) };
     const { csrPem, keyPem } = this.#pending;
-    const certPem = await servers.call(SIGN, csrPem, {
-      timeoutMs: TIMEOUT_MS,
-      signal: this.#stop.signal,
-    });
+    const { signal } = this.#stop;
+    const certPem = await servers.call(SIGN, csrPem, { timeoutMs: TIMEOUT_MS, signal });
     const nowMs = clock.now();
     const leaf = judgeSigned({ certPem, keyPem, uri, roots: this.#known ?? roots, nowMs });
     this.#pending = undefined;
@@ -189,9 +184,7 @@ class SignedLeaf implements WatchHandle {
     const limitMs = hasLeaf ? RETRY_WITH_LEAF_LIMIT_MS : RETRY_LIMIT_MS;
     const ceilingMs = Math.min(limitMs, RETRY_MS * 2 ** Math.min(this.#delivery.failures, 10));
     const retryMs = ceilingMs * random();
-    this.#delivery.failed(named(error, this.#wanted.service), {
-      retry_ms: Math.round(retryMs),
-    });
+    this.#delivery.failed(named(error, this.#wanted.service), { retry_ms: Math.round(retryMs) });
     this.#after(retryMs, () => this.#sign());
   }
 }
@@ -211,9 +204,6 @@ function renewalOf(
 /** Consul names the right, not its purpose. */
 function named(error: ProxyError, service: string): ProxyError {
   if (error.code !== "agent_forbidden") return error;
-  return new ProxyError(
-    error.code,
-    `${error.message} (the certificate of ${JSON.stringify(service)} takes service:write on it)`,
-    { cause: error },
-  );
+  const right = `the certificate of ${JSON.stringify(service)} takes service:write on it`;
+  return new ProxyError(error.code, `${error.message} (${right})`, { cause: error });
 }

@@ -36,28 +36,16 @@ export function createSigningRequest(uri: string): SigningRequest {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const names = derSequence(derText(contextTag(6, "primitive"), uri));
   // Critical, since the subject is empty (RFC 5280 4.2.1.6).
-  const alternative = derSequence(
-    derOid(OID.subjectAltName),
-    derBoolean(true),
-    derOctets(names),
-  );
-  const wanted = derSequence(
-    derOid(EXTENSION_REQUEST),
-    derElement(TAG.set, derSequence(alternative)),
-  );
+  const alternative = derSequence(derOid(OID.subjectAltName), derBoolean(true), derOctets(names));
+  const extensions = derElement(TAG.set, derSequence(alternative));
+  const wanted = derSequence(derOid(EXTENSION_REQUEST), extensions);
   const noSubject = derSequence();
-  const info = derSequence(
-    derNumber(0),
-    noSubject,
-    new Uint8Array(publicKey.export({ type: "spki", format: "der" })),
-    derElement(contextTag(0, "constructed"), wanted),
-  );
-  const signature = sign("sha256", info, privateKey);
-  const request = derSequence(
-    info,
-    derSequence(derOid(OID.ecdsaSha256)),
-    derBits(new Uint8Array(signature)),
-  );
+  const key = new Uint8Array(publicKey.export({ type: "spki", format: "der" }));
+  const attributes = derElement(contextTag(0, "constructed"), wanted);
+  const info = derSequence(derNumber(0), noSubject, key, attributes);
+  const signature = new Uint8Array(sign("sha256", info, privateKey));
+  const algorithm = derSequence(derOid(OID.ecdsaSha256));
+  const request = derSequence(info, algorithm, derBits(signature));
   return {
     csrPem: formatPem("CERTIFICATE REQUEST", request),
     keyPem: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
@@ -91,21 +79,12 @@ export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: SignedLeafIn
     if (!others || others.dns.length + others.ips.length + others.emails.length > 0) {
       throw new Error("it has names that were not asked for");
     }
-    return {
-      certPem: valid.certPem,
-      keyPem: valid.keyPem,
-      uri,
-      serial: valid.serial,
-      notBeforeMs: valid.notBeforeMs,
-      notAfterMs: valid.notAfterMs,
-    };
-  } catch (error) {
-    throw new ProxyError(
-      "agent_reply_invalid",
-      `Cannot use the certificate that the server signed for ${uri}: ${messageOf(error)}` +
-        clockHint(certPem, nowMs),
-      { cause: error },
-    );
+    const { serial, notBeforeMs, notAfterMs } = valid;
+    return { certPem: valid.certPem, keyPem: valid.keyPem, uri, serial, notBeforeMs, notAfterMs };
+  } catch (cause) {
+    const fact = messageOf(cause) + clockHint(certPem, nowMs);
+    const message = `Cannot use the certificate that the server signed for ${uri}: ${fact}`;
+    throw new ProxyError("agent_reply_invalid", message, { cause });
   }
 }
 

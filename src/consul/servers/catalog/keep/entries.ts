@@ -108,7 +108,6 @@ export function lifeCheckOf(serviceId: string, sessionName: string): Body {
   };
 }
 
-/** Our two services and their checks in the catalog. */
 export interface KeptEntries {
   /** By id, with only the fields that we write. */
   readonly services: ReadonlyMap<string, Body>;
@@ -151,23 +150,20 @@ const ChecksJson = list(object({
   Type: text,
   Definition: v.nullish(object({ SessionName: text })),
 }));
+type CheckRow = NonNullable<v.InferOutput<typeof ChecksJson>>[number];
 
 /**
  * `services`: of `/v1/catalog/node-services/NODE` without `merge-central-config`; `checks`: of
  * `/v1/health/node/NODE`.
  */
 export function readKept(services: unknown, checks: unknown): KeptEntries {
+  const keptOf = ({ Status: status, Type, Definition }: CheckRow): KeptCheck => {
+    return { status, sessionName: Type === "session" ? Definition?.SessionName ?? "" : "" };
+  };
+  const rows = readReply(ChecksJson, checks, "the checks of the node");
   return {
     services: new Map(readServices(services).map((service) => [service.ID, service])),
-    checks: new Map(
-      readReply(ChecksJson, checks, "the checks of the node").map((check) => [
-        check.CheckID,
-        {
-          status: check.Status,
-          sessionName: check.Type === "session" ? check.Definition?.SessionName ?? "" : "",
-        },
-      ]),
-    ),
+    checks: new Map(rows.map((check) => [check.CheckID, keptOf(check)])),
   };
 }
 
@@ -196,11 +192,7 @@ interface OwnServices {
 }
 
 /** Whether both services are there as written, with the checks of `sessionName` (`""`: none). */
-export function isWhole(
-  kept: KeptEntries,
-  request: RegisterRequest,
-  sessionName: string,
-): boolean {
+export function isWhole(kept: KeptEntries, request: RegisterRequest, sessionName: string): boolean {
   return readServices(servicesOf(request)).every((wanted) =>
     isDeepStrictEqual(kept.services.get(wanted.ID), wanted) &&
     kept.checks.has(healthCheckId(wanted.ID)) &&

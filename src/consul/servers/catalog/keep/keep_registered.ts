@@ -7,8 +7,8 @@
 
 import { Backoff, messageOf, ProxyError } from "../../../../base/mod.ts";
 import type { Engine } from "../../../../net/mod.ts";
-import type { CommonDeps } from "../../../model/deps.ts";
 import type {
+  CommonDeps,
   RegisterRequest,
   RegisterSignals,
   WatchHandle,
@@ -45,9 +45,7 @@ interface KeepDeps extends Omit<CommonDeps, "stats"> {
   watch<T>(question: PollQuestion<T>, sink: WatchSink<T>): WatchHandle;
 }
 
-interface KeepOptions extends RegisterSignals {
-  readonly deps: KeepDeps;
-}
+type KeepOptions = RegisterSignals & { readonly deps: KeepDeps };
 
 /**
  * Runs until `signal` aborts, then deregisters both services, not the node. Rejects only before they were
@@ -89,14 +87,9 @@ class Keeper {
     this.#options = options;
     this.#ids = [request.applicationId, request.registration.id];
     this.#life = new SignOfLife(catalog, { proxyId: request.registration.id, deps: options.deps });
-    const { draining, serving, deps } = options;
-    this.#health = new OwnHealth(request, {
-      draining,
-      serving,
-      deps,
-      onNews: () => this.#signalNews(),
-    });
-    const { random } = deps;
+    const { draining, serving, deps, deps: { random } } = options;
+    const onNews = () => this.#signalNews();
+    this.#health = new OwnHealth(request, { draining, serving, deps, onNews });
     this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_MS, random });
   }
 
@@ -143,16 +136,18 @@ class Keeper {
         }
         if (!this.#wasRegistered && (code === "agent_forbidden" || code === "usage")) throw error;
         pauseMs = this.#backoff.next();
-        log.warn("catalog entries cannot be kept up", {
-          id: this.#request.registration.id,
-          error: messageOf(error),
-          retry_ms: Math.round(pauseMs),
-        });
+        const { id } = this.#request.registration;
+        const fields = { id, error: messageOf(error), retry_ms: Math.round(pauseMs) };
+        log.warn("catalog entries cannot be kept up", fields);
         // The change is written after the pause.
         this.#hasNews = false;
       }
       if (this.#hasNews) continue;
-      await wakeableSleep(clock, pauseMs, { signal, onWake: (wake) => this.#onNews(wake) });
+      const onWake = (wake: () => void) => {
+        this.#wake = wake;
+        return () => this.#wake = () => {};
+      };
+      await wakeableSleep(clock, pauseMs, { signal, onWake });
     }
   }
 
@@ -193,9 +188,9 @@ class Keeper {
       if (!name) await deregister(this.#catalog, { what: { CheckID: lifeCheckId(id) }, signal });
     }
     this.#isDue = false;
-    if (!this.#wasRegistered) {
-      log.info("registered in the catalog", { node, ids: this.#ids.join(" ") });
-    } else log.warn("catalog entries written again", { node, ids: this.#ids.join(" ") });
+    const fields = { node, ids: this.#ids.join(" ") };
+    if (!this.#wasRegistered) log.info("registered in the catalog", fields);
+    else log.warn("catalog entries written again", fields);
     this.#wasRegistered = true;
   }
 
@@ -242,11 +237,12 @@ class Keeper {
     const stranger = this.#stranger(kept);
     if (stranger !== undefined) {
       if (!this.#hasYielded) {
-        log.error("another process registered the same ids on this node; they are left to it", {
-          node: this.#catalog.node,
-          ids: this.#ids.join(" "),
-          session: stranger,
-        });
+        const { node } = this.#catalog;
+        const fields = { node, ids: this.#ids.join(" "), session: stranger };
+        log.error(
+          "another process registered the same ids on this node; they are left to it",
+          fields,
+        );
       }
       this.#hasYielded = true;
       await this.#life.end(signal);
@@ -314,10 +310,5 @@ class Keeper {
   #signalNews(): void {
     this.#hasNews = true;
     this.#wake();
-  }
-
-  #onNews(wake: () => void): () => void {
-    this.#wake = wake;
-    return () => this.#wake = () => {};
   }
 }

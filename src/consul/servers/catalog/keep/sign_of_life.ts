@@ -63,9 +63,9 @@ export class SignOfLife {
     } catch (error) {
       if (!(error instanceof ProxyError) || !isRefusal(error)) throw error;
       if (this.#refusedUntilMs === undefined) {
-        log.error("no sign of life: should this proxy die without a word, others keep calling it", {
-          error: error.message,
-        });
+        const text =
+          "no sign of life: should this proxy die without a word, others keep calling it";
+        log.error(text, { error: error.message });
       }
       this.#refusedUntilMs = clock.monotonic() + REFUSED_MS;
     }

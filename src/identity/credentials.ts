@@ -1,9 +1,4 @@
-/**
- * Certificates with their keys in PEM, checked before they replace the last good ones, so that the TLS library
- * takes them: any pair, and the mesh's own, which peers with the same roots must accept. Faults are
- * `credentials_invalid`, without key material.
- * @module
- */
+/** Certificates with their keys in PEM, checked before they replace the last good ones. @module */
 
 import { lowerAscii, messageOf, ProxyError } from "../base/mod.ts";
 import { altNamesOf, commonNameOf } from "./certificate_names.ts";

@@ -1,8 +1,4 @@
-/**
- * The extensions of a certificate that bear on trust. An unknown one is listed if it is critical, so that
- * the verdict can refuse it.
- * @module
- */
+/** The extensions of a certificate that bear on trust. Unknown critical ones are listed. @module */
 
 import { Buffer } from "node:buffer";
 import { ProxyError } from "../base/mod.ts";

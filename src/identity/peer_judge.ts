@@ -1,9 +1,4 @@
-/**
- * Caches verdicts on peers under one set of rules: a known peer costs one comparison of its leaf with the
- * proven one. A found path to a root holds, whatever else the peer presents next time. Other peers are
- * remembered by a digest of all that they presented. With the rules, the judge is replaced, and its cache.
- * @module
- */
+/** Caches verdicts on peers under one set of rules: a known peer costs one comparison of its leaf. @module */
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
@@ -30,6 +25,7 @@ const UNTRUSTED_LIMIT = 256;
 /** A wrong clock may have caused a refusal, so it is not kept longer. */
 const UNTRUSTED_TTL_MS = 10_000;
 
+/** A found path to a root holds, whatever else the peer presents next time. */
 interface Proven {
   readonly leaf: Uint8Array;
   readonly peer: TrustedPeer;
@@ -97,7 +93,6 @@ export class PeerJudge {
     return verdict;
   }
 
-  /** Cached verdicts, for metrics and tests. */
   get remembered(): { readonly trusted: number; readonly untrusted: number } {
     return { trusted: this.#trusted.size, untrusted: this.#untrusted.size };
   }

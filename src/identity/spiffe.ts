@@ -1,9 +1,4 @@
-/**
- * SPIFFE ids, in Consul's form for services:
- * `spiffe://<trust domain>[/ap/<partition>]/ns/<namespace>/dc/<datacenter>/svc/<service>`; and trust bundles of
- * several trust domains.
- * @module
- */
+/** SPIFFE ids, Consul's `spiffe://<td>[/ap/<ap>]/ns/<ns>/dc/<dc>/svc/<service>`, and trust bundles. @module */
 
 import { Buffer } from "node:buffer";
 import { messageOf, ProxyError } from "../base/mod.ts";

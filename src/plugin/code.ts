@@ -1,8 +1,4 @@
-/**
- * Runs plugins from files, from the text that the main thread bundled; the disk is not read here. Plugins
- * run in this process and are trusted like it. Their imports are limited to make them known, not safe.
- * @module
- */
+/** Runs plugins from bundled text. Imports are limited to make them known, not safe. @module */
 
 import { isBuiltin } from "node:module";
 import process from "node:process";
@@ -17,7 +13,6 @@ const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
   jose: () => import("jose"),
 };
 
-/** Libraries of the executable that plugins may import. */
 export const LIBRARIES: readonly string[] = Object.keys(LOADS);
 
 const NOT_FOR_PLUGINS: Readonly<Record<string, string>> = {
@@ -25,7 +20,6 @@ const NOT_FOR_PLUGINS: Readonly<Record<string, string>> = {
   "postern/kit": "is there for tests only",
 };
 
-/** Modules that only authors and their tests import. */
 export const FOR_AUTHORS: readonly string[] = Object.keys(NOT_FOR_PLUGINS);
 
 /** Why a plugin may not import a module, in words that follow its file's name; `undefined`: it may. */
@@ -81,7 +75,6 @@ export async function loadCode(
   }
 }
 
-/** The libraries that the code imports, by name. */
 export async function librariesOf(
   { libraries }: Pick<PluginCodePart, "libraries">,
 ): Promise<ReadonlyMap<string, unknown>> {

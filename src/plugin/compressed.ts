@@ -1,8 +1,4 @@
-/**
- * Compresses bodies. The standard's `CompressionStream` buffers until it has a block; this one flushes
- * whenever the rest of the body is not there yet, so that events arrive when they happen.
- * @module
- */
+/** Compresses bodies. Unlike `CompressionStream`, flushes whenever the rest is not there yet. @module */
 
 import {
   constants,

@@ -1,8 +1,4 @@
-/**
- * The plugins of one listener, made for one configuration: all of them, or none. A generation serves its
- * exchanges to their end, and closes its plugins after the last.
- * @module
- */
+/** The plugins of one listener and configuration: all, or none. Closed after the last exchange. @module */
 
 import { messageOf, ProxyError, type Random, type Timer } from "../base/mod.ts";
 import { evenChance, pickSplit } from "../chain/mod.ts";
@@ -186,7 +182,6 @@ export class Generation {
     return this.#options.routes.find(({ route }) => route === plan?.route);
   }
 
-  /** For lines about an exchange as a whole. */
   get log(): Log {
     return this.#options.lender.log;
   }

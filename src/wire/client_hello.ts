@@ -1,16 +1,10 @@
-/**
- * The first message of a TLS client (RFC 8446 4.1.2, RFC 5246 7.4.1.2, RFC 6066 3). Pure and bounded;
- * takes the bytes that have arrived so far. Only fields that decide the choice of a certificate are read;
- * the TLS library judges the others.
- * @module
- */
+/** The first message of a TLS client (RFC 8446 4.1.2): the fields that choose a certificate. @module */
 
 export interface ClientHello {
   /** Lower case, without a trailing dot; undefined: the client named no host. */
   readonly serverName: string | undefined;
   /** `SignatureScheme` numbers in the client's order (RFC 8446 4.2.3); empty: it did not say. */
   readonly signatureAlgorithms: readonly number[];
-  /** Protocol names offered, in the client's order. */
   readonly alpn: readonly string[];
 }
 
@@ -183,7 +177,6 @@ function onlyVectorOf(value: Vectors): Vectors {
   return list;
 }
 
-/** Numbers and length-prefixed vectors (RFC 8446 3.4) in order. */
 class Vectors {
   readonly #bytes: Uint8Array;
   #at = 0;

@@ -1,9 +1,4 @@
-/**
- * A strict reader of DER: definite minimal lengths, no trailing bytes, bounded depth. Every failure is a
- * ProxyError `identity_invalid`, because only certificates are read with it. `identity` interprets the
- * elements.
- * @module
- */
+/** A strict reader of DER. Failures are `identity_invalid`: only certificates are read with it. @module */
 
 import { ProxyError } from "../base/mod.ts";
 
@@ -36,7 +31,6 @@ export interface DerElement {
   readonly body: Uint8Array;
 }
 
-/** Walks the elements of one constructed value in order. */
 export class DerReader {
   readonly #bytes: Uint8Array;
   readonly #depth: number;
@@ -81,7 +75,6 @@ export class DerReader {
     return this.inside(this.read(tag, what));
   }
 
-  /** A reader one level below this one. */
   inside(element: DerElement): DerReader {
     return new DerReader(element.body, this.#depth + 1);
   }

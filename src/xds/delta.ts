@@ -1,8 +1,4 @@
-/**
- * The incremental variant: requests and responses carry changes only, and a new stream begins with the
- * versions that are held.
- * @module
- */
+/** The incremental variant: changes only; a new stream begins with the versions that are held. @module */
 
 import { type ResponseFaults, unsubscribedFault } from "./held_resources.ts";
 import type { DeltaRequest, DeltaResponse, ErrorDetail } from "./messages.ts";

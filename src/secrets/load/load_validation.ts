@@ -1,8 +1,4 @@
-/**
- * The peers that are accepted, from the parts of a validation to plain data that the peer check compiles.
- * A validation that would accept more peers than was meant is refused.
- * @module
- */
+/** Validations as plain data. One that would accept more peers than was meant is refused. @module */
 
 import { existsSync } from "node:fs";
 import { prepareRegexes } from "../../base/mod.ts";
@@ -270,10 +266,7 @@ export function systemRootsPath(
  * Envoy's `combined_validation_context`: a merge of messages, in which single values of `dynamic` win,
  * lists join and booleans are or-ed. `defaults` comes from the configuration, `dynamic` from a source.
  */
-export function mergeValidation(
-  defaults: ValidationSpec,
-  dynamic: ValidationSpec,
-): ValidationSpec {
+export function mergeValidation(defaults: ValidationSpec, dynamic: ValidationSpec): ValidationSpec {
   return {
     ...defaults,
     ...dynamic,

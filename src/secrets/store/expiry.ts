@@ -1,8 +1,4 @@
-/**
- * Warns of certificates that were not replaced when a third of their lifetime is left, again whenever half
- * of the rest is gone, and reports their expiry. One timer for all.
- * @module
- */
+/** Warns of certificates that were not replaced in time, and reports their expiry. @module */
 
 import { formatSpanMs, type Gauge, type Labels, type Timer } from "../../base/mod.ts";
 import type { CertificateSecret } from "../model/secret.ts";

@@ -32,7 +32,6 @@ export interface Reported extends Named {
   readonly fault: string;
 }
 
-/** The faults of one secret that are reported. */
 interface FaultRecord {
   readonly faults: Set<string>;
   recoveries: number;
@@ -162,11 +161,7 @@ export class SecretJournal {
   }
 
   /** Adds an event for a new fault, and returns the fields of its line; `undefined`: it is known. */
-  #newFault(
-    of: Reported,
-    kind: "rejected" | "unreachable",
-    reason: string,
-  ): LogFields | undefined {
+  #newFault(of: Reported, kind: "rejected" | "unreachable", reason: string): LogFields | undefined {
     let record = this.#faults.get(of);
     if (!record) {
       const sinceMs = this.#options.clock.monotonic();

@@ -1,9 +1,4 @@
-/**
- * All certificates that are shown and all validations of peers, whatever their sources: follows the
- * secrets that listeners and upstreams need, keeps the last good value of each, and publishes what is
- * held. Runs on the main thread.
- * @module
- */
+/** Follows the secrets that are needed, keeps the last good values, and publishes them. @module */
 
 import {
   type Clock,
@@ -164,7 +159,6 @@ export class SecretStore {
     return this.#subscriptions.all().map((subscription) => subscription.status());
   }
 
-  /** The last thousand, oldest first. */
   events(): readonly SecretEvent[] {
     return this.#journal.events();
   }

@@ -291,14 +291,11 @@ export class Pace {
     this.#refilledMs = nowMs;
     // Half full again: that was a burst, and it is over.
     if (this.#tokens > messageBurst / 2) this.#heldBackSinceMs = undefined;
-    const restMs = restAfter(nowMs - begunMs);
+    const spentMs = nowMs - begunMs;
+    const restMs = spentMs < 1 ? 0 : Math.min(REST_LIMIT_MS, spentMs * REST_SHARE);
     if (this.#tokens >= 0) return restMs;
     this.#heldBackSinceMs ??= nowMs;
     if (nowMs - this.#heldBackSinceMs > floodMs) return "flood";
     return Math.max(restMs, -this.#tokens * 1000 / messagesPerSecond);
   }
-}
-
-function restAfter(spentMs: number): number {
-  return spentMs < 1 ? 0 : Math.min(REST_LIMIT_MS, spentMs * REST_SHARE);
 }

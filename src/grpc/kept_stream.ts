@@ -77,8 +77,7 @@ export class KeptStream<T> {
    * message.
    */
   renew(delayMs: number): void {
-    if (this.#stopped) return;
-    this.#openAfter(delayMs);
+    if (!this.#stopped) this.#openAfter(delayMs);
   }
 
   /** Closes open streams without an event, and ends the wait. */

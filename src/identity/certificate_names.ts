@@ -189,10 +189,8 @@ function attributeText(
   { oid, value }: { readonly oid: string; readonly value: DerElement },
 ): string {
   const short = SHORT_NAMES[oid];
-  if (short === undefined || !TEXTS.includes(value.tag)) {
-    return `${short ?? oid}=#${hex(value.raw)}`;
-  }
-  return `${short}=${escaped(value)}`;
+  const isText = short !== undefined && TEXTS.includes(value.tag);
+  return isText ? `${short}=${escaped(value)}` : `${short ?? oid}=#${hex(value.raw)}`;
 }
 
 function escaped({ body }: DerElement): string {

@@ -132,11 +132,7 @@ function refuse(fact: string): never {
 
 /** Roots of a mesh. A store of public roots has more and gives its own limit. */
 const ROOT_LIMIT = 100;
-const KEY_LABELS: ReadonlySet<string> = new Set([
-  "PRIVATE KEY",
-  "EC PRIVATE KEY",
-  "RSA PRIVATE KEY",
-]);
+const KEY_LABELS = new Set(["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"]);
 
 export function spkiOf(publicKey: KeyObject): Uint8Array {
   return new Uint8Array(publicKey.export({ type: "spki", format: "der" }));

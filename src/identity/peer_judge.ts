@@ -64,7 +64,7 @@ export class PeerJudge {
     const known = this.#trusted.get(name);
     const isKnown = known !== undefined && Buffer.compare(known.leaf, leaf) === 0;
     if (isKnown && known.peer.notBeforeMs <= presentMs && nowMs <= known.peer.notAfterMs) {
-      remember(this.#trusted, { key: name, value: known, limit: this.#trustedLimit });
+      remember(this.#trusted, name, known, this.#trustedLimit);
       return known.peer;
     }
     const chain: PeerToJudge = {
@@ -83,12 +83,10 @@ export class PeerJudge {
     const verdict = this.#validator.judge(chain);
     if (verdict.kind === "trusted" && verdict.verified) {
       this.#untrusted.delete(key);
-      const value = { leaf, peer: verdict };
-      remember(this.#trusted, { key: name, value, limit: this.#trustedLimit });
+      remember(this.#trusted, name, { leaf, peer: verdict }, this.#trustedLimit);
     } else {
       if (isKnown) this.#trusted.delete(name);
-      const value = { verdict, judgedAtMs: nowMs };
-      remember(this.#untrusted, { key, value, limit: UNTRUSTED_LIMIT });
+      remember(this.#untrusted, key, { verdict, judgedAtMs: nowMs }, UNTRUSTED_LIMIT);
     }
     return verdict;
   }
@@ -99,13 +97,10 @@ export class PeerJudge {
 }
 
 /** Makes an entry the newest and drops the oldest beyond its limit. */
-function remember<K, T>(
-  map: Map<K, T>,
-  entry: { readonly key: K; readonly value: T; readonly limit: number },
-): void {
-  map.delete(entry.key);
-  map.set(entry.key, entry.value);
-  if (map.size <= entry.limit) return;
+function remember<K, T>(map: Map<K, T>, key: K, value: T, limit: number): void {
+  map.delete(key);
+  map.set(key, value);
+  if (map.size <= limit) return;
   const [oldest] = map.keys();
   if (oldest !== undefined) map.delete(oldest);
 }

@@ -153,10 +153,8 @@ export function parseSpiffeBundles(text: string): SpiffeBundles {
     const what = JSON.stringify(twice.path[twice.path.length - 1]);
     return fail(`line ${line}, column ${column}: ${what} is written twice`);
   }
-  const domains = membersOf(
-    membersOf(json.value, "the bundle").get("trust_domains"),
-    "trust_domains",
-  );
+  const listed = membersOf(json.value, "the bundle").get("trust_domains");
+  const domains = membersOf(listed, "trust_domains");
   if (domains.size === 0) fail("trust_domains is empty");
   if (domains.size > TRUST_DOMAIN_LIMIT) {
     fail(`there are more than ${TRUST_DOMAIN_LIMIT} trust domains`);

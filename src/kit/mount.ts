@@ -50,10 +50,9 @@ export class Mounted implements api.Mounted {
     this.#definition = definition;
     this.#options = options;
     this.upstream = new ScriptedUpstream(options.upstream ?? []);
+    const callees = Object.entries(options.callees ?? {});
     this.callees = Object.fromEntries(
-      Object.entries(options.callees ?? {}).map(([name, steps]) => {
-        return [name, new ScriptedUpstream(steps)];
-      }),
+      callees.map(([name, steps]) => [name, new ScriptedUpstream(steps)]),
     );
     this.#lender = {
       log: createLog({

@@ -42,7 +42,7 @@ function nodeModule(name: string): string | undefined {
   return isBuiltin(name) && !name.includes(":") && name !== "bun" ? `node:${name}` : undefined;
 }
 
-const timersOf = new WeakMap<AnyPlugin, OwnTimers>();
+const timersOf = new WeakMap<AnyPlugin, ReturnType<typeof ownTimers>>();
 
 /** Stops the timers of an unused plugin from {@link loadCode}; returns how many were running. */
 export function stopTimers(plugin: AnyPlugin): number {
@@ -111,15 +111,8 @@ type Timer = ReturnType<typeof setTimeout>;
 /** A plugin with so many timers leaks them. */
 const MAX_TIMERS = 1_000;
 
-interface OwnTimers {
-  /** The global functions that the code calls, by name. */
-  readonly globals: Readonly<Record<string, unknown>>;
-  /** Stops all timers; returns how many were running. */
-  stop(): number;
-}
-
 /** Timers that end with the plugin's generation, even if the plugin does not stop them. */
-function ownTimers(): OwnTimers {
+function ownTimers() {
   const running = new Set<Timer>();
   const kept = (timer: Timer): Timer => {
     running.add(timer);
@@ -148,6 +141,7 @@ function ownTimers(): OwnTimers {
     clearTimeout: clear,
     clearInterval: clear,
   };
+  /** Stops all timers; returns how many were running. */
   const stop = () => {
     const count = running.size;
     for (const timer of running) clear(timer);

@@ -118,10 +118,8 @@ export class Generation {
     } catch (error) {
       await closeAll(instances, lender);
       for (const { definition } of options.plugins) stopTimers(definition);
-      const reason = messageOf(error);
-      throw new ProxyError("plugin_failed", `Cannot load the plugins of ${listener}: ${reason}`, {
-        cause: error,
-      });
+      const message = `Cannot load the plugins of ${listener}: ${messageOf(error)}`;
+      throw new ProxyError("plugin_failed", message, { cause: error });
     }
   }
 

@@ -11,9 +11,7 @@ export class OpenedBody {
   /** `more`: the source may continue; `cancel`: the reader cancelled. */
   constructor(source: { more(): void; cancel(): void }) {
     this.stream = new ReadableStream<Uint8Array>({
-      start: (controller) => {
-        this.#controller = controller;
-      },
+      start: (controller) => void (this.#controller = controller),
       pull: () => source.more(),
       cancel: () => {
         this.#controller = undefined;

@@ -61,7 +61,7 @@ function messageIn(bytes: Uint8Array): Uint8Array | undefined {
     const end = Math.min(start + length, bytes.length);
     // The message's own header may lie in different records.
     for (let index = start; size + index - start < MESSAGE_HEADER && index < end; index++) {
-      wanted = wantedBytes(wanted, { at: size + index - start, byte: byteAt(bytes, index) });
+      wanted = wantedBytes(wanted, size + index - start, byteAt(bytes, index));
     }
     size += end - start;
     if (size >= wanted) return joined(bytes, wanted).subarray(MESSAGE_HEADER);
@@ -79,18 +79,12 @@ function checkRecordHeader(bytes: Uint8Array, at: number): void {
   if (at > 0) throw new Malformed("the ClientHello is interrupted by another TLS record");
   let text = "";
   for (const byte of bytes.subarray(0, 8)) text += String.fromCharCode(byte);
-  throw new Malformed(
-    PLAIN_HTTP.test(text)
-      ? "the client does not speak TLS but plain HTTP"
-      : "the client does not speak TLS",
-  );
+  const spoken = PLAIN_HTTP.test(text) ? " but plain HTTP" : "";
+  throw new Malformed(`the client does not speak TLS${spoken}`);
 }
 
 /** Length of the message with its header, updated by the header's byte at `at`. */
-function wantedBytes(
-  wanted: number,
-  { at, byte }: { readonly at: number; readonly byte: number },
-): number {
+function wantedBytes(wanted: number, at: number, byte: number): number {
   if (at === 0) {
     if (byte === CLIENT_HELLO) return wanted;
     throw new Malformed("the client's first message is not a ClientHello");

@@ -150,9 +150,7 @@ export function oidOf(element: DerElement, what: string): string {
     if (arcs.length === 0) {
       const first = Math.min(2, Math.floor(arc / 40));
       arcs.push(first, arc - first * 40);
-    } else {
-      arcs.push(arc);
-    }
+    } else arcs.push(arc);
     arc = 0;
   }
   if (started) return fail(`${what} is cut short`);
@@ -187,9 +185,8 @@ export function timeOf(element: DerElement, what: string): number {
     (utc ? /^(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/ : /^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/)
       .exec(text);
   if (!match) return fail(`${what} is not a time`);
-  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match.slice(1).map(
-    Number,
-  );
+  const numbers = match.slice(1).map(Number);
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = numbers;
   const fullYear = !utc ? year : year >= 50 ? 1900 + year : 2000 + year;
   const date = new Date(0);
   date.setUTCFullYear(fullYear, month - 1, day);

@@ -59,16 +59,11 @@ export class DeltaProtocol<T> extends XdsProtocol<T, DeltaRequest, DeltaResponse
     this.acknowledgements.answer(error, () => this.#send({ nonce, ...(error && { error }) }));
   }
 
-  /** The nonce is empty in requests that answer no response. */
   #send(parts: Partial<DeltaRequest>): void {
-    this.options.send({
-      subscribe: [],
-      unsubscribe: [],
-      initialVersions: NO_VERSIONS,
-      nonce: "",
-      ...parts,
-    });
+    this.options.send({ ...EMPTY, ...parts });
   }
 }
 
 const NO_VERSIONS: ReadonlyMap<string, string> = new Map();
+/** The nonce is empty in requests that answer no response. */
+const EMPTY = { subscribe: [], unsubscribe: [], initialVersions: NO_VERSIONS, nonce: "" };

@@ -128,15 +128,10 @@ async function readPair(spec: CertificateSpec, context: LoadContext) {
   // Read in a fixed order, so that of two faults the same one is always reported.
   const chainBytes = await resolveSource(chain, context, { role: "certificate chain" });
   const keyBytes = await resolveSource(key, context, { role: "private key" });
-  const keyPem = await readPrivateKey(textOf(keyBytes), {
-    what: keyBytes.what,
-    ...password && { password },
-  });
-  return {
-    what: `${chainBytes.what} with ${keyBytes.what}`,
-    certPem: certificatesOf(chainBytes),
-    keyPem,
-  };
+  const options = { what: keyBytes.what, ...password && { password } };
+  const keyPem = await readPrivateKey(textOf(keyBytes), options);
+  const what = `${chainBytes.what} with ${keyBytes.what}`;
+  return { what, certPem: certificatesOf(chainBytes), keyPem };
 }
 
 /** The certificates of a text, which often contains the key, too. */

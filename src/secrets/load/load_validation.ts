@@ -154,11 +154,8 @@ async function readSystemRoots(context: LoadContext): Promise<Bundle> {
   }
   const options = { role: "system roots", limitBytes: CRL_LIMIT_BYTES };
   const read = await resolveSource({ kind: "file", path }, context, options);
-  const bundle = await readBundle(textOf(read), {
-    what: read.what,
-    lenient: true,
-    limitChars: CRL_LIMIT_BYTES,
-  });
+  const reading = { what: read.what, lenient: true, limitChars: CRL_LIMIT_BYTES };
+  const bundle = await readBundle(textOf(read), reading);
   const rootPems = faultOf(bundle.rootPems, context) === undefined
     ? bundle.rootPems
     : bundle.rootPems.filter((pem) => faultOf([pem], context) === undefined);

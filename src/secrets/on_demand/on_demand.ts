@@ -98,21 +98,12 @@ export class OnDemand {
     this.#negatives = new NegativeNames(options.clock, options.random);
     this.#rates = new SourceRates(options.clock);
     const { stats, credentials } = options;
-    this.#requested = stats.counter(
-      "on_demand_cert_requested_total",
-      "Server names whose certificate was requested from the source",
-      { credentials },
-    );
-    this.#updated = stats.counter(
-      "on_demand_cert_updated_total",
-      "Certificates that the source delivered, first ones and renewals",
-      { credentials },
-    );
-    this.#active = stats.gauge(
-      "on_demand_cert_active",
-      "Certificates fetched on demand that are held in memory now",
-      { credentials },
-    );
+    const requested = "Server names whose certificate was requested from the source";
+    this.#requested = stats.counter("on_demand_cert_requested_total", requested, { credentials });
+    const updated = "Certificates that the source delivered, first ones and renewals";
+    this.#updated = stats.counter("on_demand_cert_updated_total", updated, { credentials });
+    const active = "Certificates fetched on demand that are held in memory now";
+    this.#active = stats.gauge("on_demand_cert_active", active, { credentials });
     this.#pin();
   }
 

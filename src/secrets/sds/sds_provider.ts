@@ -222,9 +222,8 @@ export class SdsProvider implements SecretProvider {
     this.#failing.add(stream);
     this.#arrivals.begin();
     this.#health.failed(status, isAlone ? only : undefined);
-    const where = `SDS server "${server.name}" at ${
-      server.addresses.map(formatAddress).join(", ")
-    }`;
+    const addresses = server.addresses.map(formatAddress).join(", ");
+    const where = `SDS server "${server.name}" at ${addresses}`;
     const text = isRefusal && isAlone
       ? `The ${where} refused "${only}": ${reason}`
       : `Cannot read from the ${where}: ${reason}`;

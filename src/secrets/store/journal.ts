@@ -137,11 +137,8 @@ export class SecretJournal {
   }
 
   timedOut(of: Reported): void {
-    this.#count(
-      of,
-      TIMEOUTS,
-      "Times that the first value of the secret had not come within its time limit",
-    );
+    const help = "Times that the first value of the secret had not come within its time limit";
+    this.#count(of, TIMEOUTS, help);
     const reason = of.fault || "no answer";
     this.#event(of, "timed_out", reason);
     const fields = { ...fieldsOf(of), reason };

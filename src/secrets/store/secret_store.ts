@@ -149,10 +149,8 @@ export class SecretStore {
     const credentials = this.#credentials.get(request.credentials);
     const onDemand = (credentials?.open ?? credentials?.next)?.onDemand;
     if (onDemand) return onDemand.request(request);
-    return Promise.resolve({
-      available: false,
-      reason: "no certificates are fetched on demand here",
-    });
+    const reason = "no certificates are fetched on demand here";
+    return Promise.resolve({ available: false, reason });
   }
 
   statuses(): readonly SecretStatus[] {

@@ -1,8 +1,4 @@
-/**
- * One streaming call: it sends messages, reads the next one when the last was handled, and ends when the
- * peer floods, stalls or never completes a message.
- * @module
- */
+/** One streaming call. It ends when the peer floods, stalls or never completes a message. @module */
 
 import { type Clock, messageOf, type Random, type Timer } from "../base/mod.ts";
 import {
@@ -44,7 +40,6 @@ export interface CallContext extends SharedContext {
   readonly onEnded: (call: AnyCall, status: GrpcStatus | null) => void;
 }
 
-/** A call for its connection. */
 export type AnyCall = Pick<
   ClientCall<never, never>,
   "path" | "metadata" | "ended" | "start" | "fail" | "close"
@@ -136,12 +131,10 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, Respons
     this.#write();
   }
 
-  /** Ends it without an event. */
   close(): void {
     if (this.#end()) this.#context.onEnded(this, null);
   }
 
-  /** Ends it with an event. */
   fail(status: GrpcStatus): void {
     if (!this.#end()) return;
     this.#context.onEnded(this, status);
@@ -298,14 +291,11 @@ export class Pace {
     this.#refilledMs = nowMs;
     // Half full again: that was a burst, and it is over.
     if (this.#tokens > messageBurst / 2) this.#heldBackSinceMs = undefined;
-    const restMs = restAfter(nowMs - begunMs);
+    const spentMs = nowMs - begunMs;
+    const restMs = spentMs < 1 ? 0 : Math.min(REST_LIMIT_MS, spentMs * REST_SHARE);
     if (this.#tokens >= 0) return restMs;
     this.#heldBackSinceMs ??= nowMs;
     if (nowMs - this.#heldBackSinceMs > floodMs) return "flood";
     return Math.max(restMs, -this.#tokens * 1000 / messagesPerSecond);
   }
-}
-
-function restAfter(spentMs: number): number {
-  return spentMs < 1 ? 0 : Math.min(REST_LIMIT_MS, spentMs * REST_SHARE);
 }

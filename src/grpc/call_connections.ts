@@ -1,7 +1,4 @@
-/**
- * The HTTP/2 connections that calls go over: how they are dialled, and the head of a call on one.
- * @module
- */
+/** The HTTP/2 connections that calls go over: how they are dialled, and the head of a call. @module */
 
 import { type Address, Deadlines, formatAddress } from "../base/mod.ts";
 import {
@@ -27,7 +24,6 @@ export type CallConnection = KeptConnection<ReachedServer>;
 
 interface CallConnectionsOptions {
   readonly connection: GrpcConnectionOptions;
-  /** The address of the next connection. */
   readonly address: () => Address;
   readonly events: PoolEvents<ReachedServer, DialFailure>;
 }

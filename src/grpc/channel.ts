@@ -135,10 +135,7 @@ export class GrpcLink {
         onClosed: (_connection, end) => this.#lost(whyEnded(end)),
       },
     });
-    this.#context = {
-      ...this.#connections.context,
-      onEnded: (call) => this.#calls.delete(call),
-    };
+    this.#context = { ...this.#connections.context, onEnded: (call) => this.#calls.delete(call) };
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.opened = promise;
     promise.catch(() => {});

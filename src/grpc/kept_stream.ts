@@ -1,9 +1,4 @@
-/**
- * One server stream that is kept open: opened again after it ended, when the owner's verdict says so, and
- * opened beside the old one when it must move to another server or token. What messages mean, and how
- * long a failure is waited out, is left to the owner.
- * @module
- */
+/** One server stream that is kept open: opened again as its owner decides, or beside the old one. @module */
 
 import type { Clock } from "../base/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
@@ -82,8 +77,7 @@ export class KeptStream<T> {
    * message.
    */
   renew(delayMs: number): void {
-    if (this.#stopped) return;
-    this.#openAfter(delayMs);
+    if (!this.#stopped) this.#openAfter(delayMs);
   }
 
   /** Closes open streams without an event, and ends the wait. */

@@ -1,8 +1,4 @@
-/**
- * Reads gRPC messages from the chunks of a body: a prefix of five octets with the length, then the message.
- * A message within one chunk is not copied; the buffer of a partial one grows with the bytes received.
- * @module
- */
+/** Reads gRPC messages from the chunks of a body. A message within one chunk is not copied. @module */
 
 import { GRPC_STATUS } from "../http/mod.ts";
 import { type GrpcStatus, grpcStatus } from "./types.ts";
@@ -125,7 +121,6 @@ export class MessageReader {
   }
 }
 
-/** A message with its prefix. */
 export function framed(message: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(PREFIX_BYTES + message.length);
   new DataView(bytes.buffer).setUint32(1, message.length);

@@ -1,8 +1,4 @@
-/**
- * A gRPC client on our own HTTP/2: calls that stream messages. The content of messages, and when a call is
- * made again, is left to the callers.
- * @module
- */
+/** A gRPC client on our own HTTP/2. When a call is made again is left to the callers. @module */
 export { GrpcChannel, GrpcLink } from "./channel.ts";
 export { KeptStream, type OpenStream, type Reopening, type StreamEnd } from "./kept_stream.ts";
 export { framed } from "./message_reader.ts";

@@ -1,8 +1,4 @@
-/**
- * The interface of the gRPC client: calls that stream messages, in order and no faster than the handler
- * takes them, and how they ended.
- * @module
- */
+/** The interface of the gRPC client: calls that stream messages, in order, and how they ended. @module */
 
 import type { Address, Clock, Random } from "../base/mod.ts";
 import { type DialEngine, type DialTls, GRPC_STATUS } from "../http/mod.ts";
@@ -10,7 +6,6 @@ import { type DialEngine, type DialTls, GRPC_STATUS } from "../http/mod.ts";
 /** Names are in lower case, and have no meaning in HTTP/2 or gRPC. */
 export type Metadata = Readonly<Record<string, string>>;
 
-/** The messages of one method as bytes. */
 export interface MessageTypes<Request, Response> {
   encode(request: Request): Uint8Array;
   /** Throws for bytes that are no such message: the call ends then. */
@@ -64,7 +59,6 @@ export interface GrpcLinkOptions extends GrpcConnectionOptions {
   readonly onLost: (reason: string) => void;
 }
 
-/** Limits of the cost that a server can cause. */
 export interface GrpcLimits {
   readonly messageBytes: number;
   /** Bytes of all calls' messages that have begun and are not handled yet. */

@@ -1,8 +1,4 @@
-/**
- * An X.509 certificate as values: all that our verdict on a chain needs, without a decision. Total: any
- * bytes give a certificate or a ProxyError `identity_invalid`. Extensions are read in `extensions.ts`.
- * @module
- */
+/** An X.509 certificate as values. Any bytes give a certificate or `identity_invalid`. @module */
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
@@ -109,7 +105,6 @@ export function allowsKeyUsage(certificate: Certificate, usage: KeyUsage): boole
   return (certificate.keyUsage & (1 << KEY_USAGE_BIT[usage])) !== 0;
 }
 
-/** Whether the extended key usage, if there is one, allows a purpose. */
 export function allowsPurpose({ extendedKeyUsage: usages }: Certificate, usage: Usage): boolean {
   return !usages || usages.includes(PURPOSE[usage]) || usages.includes(OID.anyExtendedKeyUsage);
 }

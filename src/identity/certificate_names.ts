@@ -1,9 +1,4 @@
-/**
- * The names of a certificate: the alternative names by their types, the common name, and a whole name as
- * text. Read on demand only: the mesh needs the URI alone. An alternative name that is not printable ASCII,
- * such as one with NUL, is left out, so that no rule matches it by accident.
- * @module
- */
+/** The names of a certificate. One that is not printable ASCII is left out: no rule matches it. @module */
 
 import { Buffer } from "node:buffer";
 import { canonicalIpText } from "../base/mod.ts";
@@ -172,12 +167,7 @@ const SHORT_NAMES: Readonly<Record<string, string>> = {
 };
 
 /** String types whose bytes are ASCII or UTF-8; others are shown as their DER. */
-const TEXTS: readonly number[] = [
-  TAG.utf8String,
-  PRINTABLE_STRING,
-  IA5_STRING,
-  VISIBLE_STRING,
-];
+const TEXTS: readonly number[] = [TAG.utf8String, PRINTABLE_STRING, IA5_STRING, VISIBLE_STRING];
 
 /**
  * A name in DER for people and header fields: `CN=web,O=example` (RFC 2253 in OpenSSL's form: the most
@@ -199,10 +189,8 @@ function attributeText(
   { oid, value }: { readonly oid: string; readonly value: DerElement },
 ): string {
   const short = SHORT_NAMES[oid];
-  if (short === undefined || !TEXTS.includes(value.tag)) {
-    return `${short ?? oid}=#${hex(value.raw)}`;
-  }
-  return `${short}=${escaped(value)}`;
+  const isText = short !== undefined && TEXTS.includes(value.tag);
+  return isText ? `${short}=${escaped(value)}` : `${short ?? oid}=#${hex(value.raw)}`;
 }
 
 function escaped({ body }: DerElement): string {

@@ -41,7 +41,6 @@ test("parseCertificate() reads a leaf of a real Consul", () => {
   const certificate = parseCertificate(leaf);
   assert.equal(certificate.serial, "0e");
   assert.deepEqual(certificate.sanUris, [uri]);
-  assert.equal(certificate.otherSans, false);
   assert.ok(isEmptyName(certificate.issuer) && isEmptyName(certificate.subject));
   assert.equal(certificate.notBeforeMs, Date.parse("2026-11-21T03:23:37Z"));
   assert.equal(certificate.notAfterMs, Date.parse("2026-11-24T03:23:37Z"));
@@ -95,7 +94,6 @@ test("parseCertificate() writes serials as Consul does", () => {
 
 test("parseCertificate() distinguishes DNS names from URIs", () => {
   const certificate = parseCertificate(minted({ dnsNames: ["web.example"] }));
-  assert.equal(certificate.otherSans, true);
   assert.equal(certificate.sanUris.length, 1);
 });
 

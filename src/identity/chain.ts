@@ -1,8 +1,4 @@
-/**
- * A presented chain within its bounds, its identity in the mesh, and the verdict on it. The TLS library has
- * proven that the peer holds the leaf's key; everything else is decided in this room.
- * @module
- */
+/** A presented chain within its bounds, its identity in the mesh, and the verdict on it. @module */
 
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { type Certificate, parseCertificate } from "./certificate.ts";
@@ -11,9 +7,9 @@ import { formatServiceId, parseServiceId, type ServiceId } from "./spiffe.ts";
 
 /** Certificates besides the leaf that are used; Consul sends at most 2. */
 export const PRESENTED_LIMIT = 10;
-/** The leaf and all others. */
 export const PRESENTED_LIMIT_BYTES = 64 * 1024;
 
+/** The TLS library has proven that the peer holds the leaf's key. */
 export interface PeerToJudge {
   /** DER. */
   readonly leaf: Uint8Array;
@@ -100,7 +96,6 @@ export function presentedBytes(
   return bytes;
 }
 
-/** The leaf, within the limit of bytes, or a refusal. */
 export function readLeaf(peer: PeerToJudge): Certificate | UntrustedPeer {
   if (presentedBytes(peer) > PRESENTED_LIMIT_BYTES) {
     return refuseChain(`it presented more than ${PRESENTED_LIMIT_BYTES} bytes of certificates`);

@@ -1,9 +1,4 @@
-/**
- * Certificates with their keys in PEM, checked before they replace the last good ones, so that the TLS library
- * takes them: any pair, and the mesh's own, which peers with the same roots must accept. Faults are
- * `credentials_invalid`, without key material.
- * @module
- */
+/** Certificates with their keys in PEM, checked before they replace the last good ones. @module */
 
 import { lowerAscii, messageOf, ProxyError } from "../base/mod.ts";
 import { altNamesOf, commonNameOf } from "./certificate_names.ts";
@@ -137,11 +132,7 @@ function refuse(fact: string): never {
 
 /** Roots of a mesh. A store of public roots has more and gives its own limit. */
 const ROOT_LIMIT = 100;
-const KEY_LABELS: ReadonlySet<string> = new Set([
-  "PRIVATE KEY",
-  "EC PRIVATE KEY",
-  "RSA PRIVATE KEY",
-]);
+const KEY_LABELS = new Set(["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"]);
 
 export function spkiOf(publicKey: KeyObject): Uint8Array {
   return new Uint8Array(publicKey.export({ type: "spki", format: "der" }));

@@ -1,9 +1,4 @@
-/**
- * Certificate revocation lists (RFC 5280 5) and their verdict on a path. Only whole lists of one issuer are
- * read: a delta, or a list of another issuer's certificates, is refused, because its use as a whole list
- * would accept revoked certificates.
- * @module
- */
+/** Revocation lists (RFC 5280 5). Partial ones are refused: they would accept revoked certificates. @module */
 
 import { Buffer } from "node:buffer";
 import { messageOf, ProxyError } from "../base/mod.ts";
@@ -31,11 +26,9 @@ import { refuseValidation } from "./validation.ts";
 import { namesFit, validityFault } from "./path.ts";
 
 export const CRL_LIMIT_BYTES: number = 4 << 20;
-/** All lists of one validation. */
 const CRLS_LIMIT_BYTES = 16 << 20;
 const CRLS_LIMIT = 100;
 
-/** The certificates of its issuer that a list covers. */
 type CrlScope = "all" | "leaves" | "cas";
 
 export interface Crl extends Signed {

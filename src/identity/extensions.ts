@@ -1,8 +1,4 @@
-/**
- * The extensions of a certificate that bear on trust. An unknown one is listed if it is critical, so that
- * the verdict can refuse it.
- * @module
- */
+/** The extensions of a certificate that bear on trust. Unknown critical ones are listed. @module */
 
 import { Buffer } from "node:buffer";
 import { ProxyError } from "../base/mod.ts";
@@ -21,8 +17,6 @@ import { OID } from "./oids.ts";
 export interface Extensions {
   /** URI alternative names, in order. */
   readonly sanUris: readonly string[];
-  /** There are alternative names of other kinds. */
-  readonly otherSans: boolean;
   /** DER of the alternative names, for `altNamesOf`. */
   readonly altNames?: Uint8Array;
   /** Absent: no CA. */
@@ -73,7 +67,7 @@ export function extensionsIn(wrapped: DerReader): readonly Extension[] {
 /** `undefined`: the certificate has no extensions. */
 export function readExtensions(wrapped: DerReader | undefined): Extensions {
   const notUnderstood: string[] = [];
-  const found: Mutable<Extensions> = { sanUris: [], otherSans: false, notUnderstood };
+  const found: Mutable<Extensions> = { sanUris: [], notUnderstood };
   if (!wrapped) return found;
   const extensions = extensionsIn(wrapped);
   wrapped.end("extensions");
@@ -89,7 +83,7 @@ export function readExtensions(wrapped: DerReader | undefined): Extensions {
 function readKnown(found: Mutable<Extensions>, oid: string, value: DerReader): boolean {
   switch (oid) {
     case OID.subjectAltName:
-      Object.assign(found, readAltNames(value));
+      found.sanUris = readAltNames(value);
       break;
     case OID.basicConstraints:
       found.basicConstraints = readBasicConstraints(value);
@@ -118,7 +112,8 @@ function readKnown(found: Mutable<Extensions>, oid: string, value: DerReader): b
   return true;
 }
 
-function readAltNames(value: DerReader): Pick<Extensions, "sanUris" | "otherSans"> {
+/** The URIs among them. */
+function readAltNames(value: DerReader): readonly string[] {
   const names = value.enter(TAG.sequence, "alternative names");
   const sanUris: string[] = [];
   let others = 0;
@@ -132,7 +127,7 @@ function readAltNames(value: DerReader): Pick<Extensions, "sanUris" | "otherSans
     if (sanUris.length + others > NAME_LIMIT) fail(`it has more than ${NAME_LIMIT} names`);
   }
   if (sanUris.length + others === 0) fail("alternative names are empty");
-  return { sanUris, otherSans: others > 0 };
+  return sanUris;
 }
 
 function readBasicConstraints(value: DerReader): NonNullable<Extensions["basicConstraints"]> {

@@ -1,8 +1,4 @@
-/**
- * The rules for a leaf: in the mesh, from any trusted CA, and as an X509-SVID; its alternative names
- * (Envoy's `match_typed_subject_alt_names`), of which any must match, and its pins, of which any suffices.
- * @module
- */
+/** The rules for a leaf: of the mesh, of any CA, as an X509-SVID; its alternative names and pins. @module */
 
 import { allowsKeyUsage, allowsPurpose, type Certificate } from "./certificate.ts";
 import { OID, PURPOSE, type Usage } from "./oids.ts";

@@ -51,7 +51,6 @@ export const PURPOSE: Readonly<Record<Usage, string>> = {
   server: OID.serverAuth,
 };
 
-/** Bits of the key usage extension (RFC 5280 4.2.1.3), by position. */
 export const KEY_USAGE_BIT = {
   digitalSignature: 0,
   nonRepudiation: 1,

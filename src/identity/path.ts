@@ -27,7 +27,6 @@ export interface PathOptions {
   readonly usage: Usage;
   /** Every CA of the path must name one of these trust domains as its own. */
   readonly spiffeTrustDomains?: readonly string[];
-  /** Dates are ignored. */
   readonly allowExpired?: boolean;
   /** CA certificates of a path, with the root; {@link PATH_LIMIT} applies as well. */
   readonly maxDepth?: number;
@@ -46,7 +45,6 @@ const PATH_LIMIT = 8;
 const SIGNATURE_LIMIT = 32;
 /** The part of it for presented certificates: the leaf itself needs some. */
 const PRESENTED_SIGNATURE_LIMIT = 24;
-/** Calls of `pathFault`. */
 const WHOLE_LIMIT = 8;
 
 interface Search {
@@ -227,10 +225,7 @@ export function validityFault(
   return undefined;
 }
 
-function spiffeFault(
-  issuer: Certificate,
-  trustDomains: readonly string[],
-): string | undefined {
+function spiffeFault(issuer: Certificate, trustDomains: readonly string[]): string | undefined {
   const [uri, second] = issuer.sanUris;
   const trustDomain = uri === undefined || second !== undefined
     ? undefined

@@ -1,9 +1,4 @@
-/**
- * Caches verdicts on peers under one set of rules: a known peer costs one comparison of its leaf with the
- * proven one. A found path to a root holds, whatever else the peer presents next time. Other peers are
- * remembered by a digest of all that they presented. With the rules, the judge is replaced, and its cache.
- * @module
- */
+/** Caches verdicts on peers under one set of rules: a known peer costs one comparison of its leaf. @module */
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
@@ -30,6 +25,7 @@ const UNTRUSTED_LIMIT = 256;
 /** A wrong clock may have caused a refusal, so it is not kept longer. */
 const UNTRUSTED_TTL_MS = 10_000;
 
+/** A found path to a root holds, whatever else the peer presents next time. */
 interface Proven {
   readonly leaf: Uint8Array;
   readonly peer: TrustedPeer;
@@ -68,7 +64,7 @@ export class PeerJudge {
     const known = this.#trusted.get(name);
     const isKnown = known !== undefined && Buffer.compare(known.leaf, leaf) === 0;
     if (isKnown && known.peer.notBeforeMs <= presentMs && nowMs <= known.peer.notAfterMs) {
-      remember(this.#trusted, { key: name, value: known, limit: this.#trustedLimit });
+      remember(this.#trusted, name, known, this.#trustedLimit);
       return known.peer;
     }
     const chain: PeerToJudge = {
@@ -87,30 +83,24 @@ export class PeerJudge {
     const verdict = this.#validator.judge(chain);
     if (verdict.kind === "trusted" && verdict.verified) {
       this.#untrusted.delete(key);
-      const value = { leaf, peer: verdict };
-      remember(this.#trusted, { key: name, value, limit: this.#trustedLimit });
+      remember(this.#trusted, name, { leaf, peer: verdict }, this.#trustedLimit);
     } else {
       if (isKnown) this.#trusted.delete(name);
-      const value = { verdict, judgedAtMs: nowMs };
-      remember(this.#untrusted, { key, value, limit: UNTRUSTED_LIMIT });
+      remember(this.#untrusted, key, { verdict, judgedAtMs: nowMs }, UNTRUSTED_LIMIT);
     }
     return verdict;
   }
 
-  /** Cached verdicts, for metrics and tests. */
   get remembered(): { readonly trusted: number; readonly untrusted: number } {
     return { trusted: this.#trusted.size, untrusted: this.#untrusted.size };
   }
 }
 
 /** Makes an entry the newest and drops the oldest beyond its limit. */
-function remember<K, T>(
-  map: Map<K, T>,
-  entry: { readonly key: K; readonly value: T; readonly limit: number },
-): void {
-  map.delete(entry.key);
-  map.set(entry.key, entry.value);
-  if (map.size <= entry.limit) return;
+function remember<K, T>(map: Map<K, T>, key: K, value: T, limit: number): void {
+  map.delete(key);
+  map.set(key, value);
+  if (map.size <= limit) return;
   const [oldest] = map.keys();
   if (oldest !== undefined) map.delete(oldest);
 }

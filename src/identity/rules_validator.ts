@@ -1,9 +1,4 @@
-/**
- * Compiles a {@link Validation} to verdicts on peers: of the mesh, of given anchors or pins, or X509-SVIDs of
- * given trust domains (Envoy's default and SPIFFE validators, envoy reference 1.9). The chain is checked first,
- * then pins, then names: an unknown peer costs no more than its chain.
- * @module
- */
+/** Compiles a {@link Validation} to verdicts: the chain is checked first, then pins, then names. @module */
 
 import { messageOf } from "../base/mod.ts";
 import { altNamesOf, shownNames } from "./certificate_names.ts";
@@ -46,7 +41,6 @@ const DEPTH_LIMIT = 100;
 /** The last moment of a `Date`. */
 const FOREVER_MS = 8_640_000_000_000_000;
 
-/** A chain that holds between these times. */
 interface HeldChain extends Pick<TrustedPeer, "notBeforeMs" | "notAfterMs" | "rootId"> {
   readonly kind: "held";
 }
@@ -209,9 +203,7 @@ class RulesValidator implements PeerValidator {
     if (fault !== undefined) return refuseLeaf(fault);
     const [uri, second] = leaf.sanUris;
     if (uri === undefined) return refuseLeaf("its certificate has no URI name");
-    if (second !== undefined) {
-      return refuseLeaf("its certificate has two or more URI names");
-    }
+    if (second !== undefined) return refuseLeaf("its certificate has two or more URI names");
     const id = parseSpiffeId(uri);
     if (id.kind === "refused") return refuseLeaf(`its SPIFFE id ${id.reason}`);
     const roots = this.#anchors.get(id.trustDomain);

@@ -1,8 +1,4 @@
-/**
- * Server names of clients (SNI): the certificate that is shown for one, the names for which clients can make
- * the proxy fetch certificates, and names in Consul's form. Pure.
- * @module
- */
+/** Server names (SNI): the certificate for one, names that may be fetched, names in Consul's form. @module */
 
 import type { ClientHello } from "../wire/mod.ts";
 
@@ -23,7 +19,6 @@ export interface CertificateIndex {
 const ECDSA_SCHEMES: ReadonlySet<number> = new Set([0x0403, 0x0503, 0x0603]);
 const ED25519_SCHEME = 0x0807;
 
-/** Index of the first certificate with each kind of key. */
 type ByKind = Partial<Record<KeyKind, number>>;
 
 /**
@@ -103,7 +98,6 @@ export interface OnDemandRules extends WantedNames {
 
 interface Allowed {
   readonly names: ReadonlySet<string>;
-  /** Suffixes with their leading dot. */
   readonly suffixes: ReadonlySet<string>;
 }
 

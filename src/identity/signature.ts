@@ -1,8 +1,4 @@
-/**
- * Public keys, and the signatures of certificates and revocation lists. Weak keys, weak hashes and
- * encodings other than DER are refused before any arithmetic.
- * @module
- */
+/** Public keys and signatures. Weak keys and hashes are refused before any arithmetic. @module */
 
 import { Buffer } from "node:buffer";
 import { constants, createPublicKey, verify } from "node:crypto";
@@ -18,7 +14,6 @@ import {
 } from "../wire/mod.ts";
 import { OID } from "./oids.ts";
 
-/** A certificate or a revocation list. */
 export interface Signed {
   /** The signed part. */
   readonly tbs: Uint8Array;

@@ -1,9 +1,4 @@
-/**
- * SPIFFE ids, in Consul's form for services:
- * `spiffe://<trust domain>[/ap/<partition>]/ns/<namespace>/dc/<datacenter>/svc/<service>`; and trust bundles of
- * several trust domains.
- * @module
- */
+/** SPIFFE ids, Consul's `spiffe://<td>[/ap/<ap>]/ns/<ns>/dc/<dc>/svc/<service>`, and trust bundles. @module */
 
 import { Buffer } from "node:buffer";
 import { messageOf, ProxyError } from "../base/mod.ts";
@@ -158,10 +153,8 @@ export function parseSpiffeBundles(text: string): SpiffeBundles {
     const what = JSON.stringify(twice.path[twice.path.length - 1]);
     return fail(`line ${line}, column ${column}: ${what} is written twice`);
   }
-  const domains = membersOf(
-    membersOf(json.value, "the bundle").get("trust_domains"),
-    "trust_domains",
-  );
+  const listed = membersOf(json.value, "the bundle").get("trust_domains");
+  const domains = membersOf(listed, "trust_domains");
   if (domains.size === 0) fail("trust_domains is empty");
   if (domains.size > TRUST_DOMAIN_LIMIT) {
     fail(`there are more than ${TRUST_DOMAIN_LIMIT} trust domains`);

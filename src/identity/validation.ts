@@ -1,8 +1,4 @@
-/**
- * The peers that are accepted, as plain data: it crosses threads with the snapshot and is compiled into a
- * `PeerValidator` where it is used. The kinds differ in the origin of anchors and in the rules for leaves.
- * @module
- */
+/** The peers that are accepted, as plain data: it crosses threads and is compiled where it is used. @module */
 
 import { ProxyError } from "../base/mod.ts";
 

@@ -1,8 +1,4 @@
-/**
- * A clock that only a test moves. Wall clock and monotonic time move together, except in
- * {@link FakeClock.jump}, which changes the wall clock alone, as an administrator or NTP does.
- * @module
- */
+/** A clock that only a test moves; {@link FakeClock.jump} changes the wall clock alone. @module */
 
 import type { Clock, Timer } from "../base/mod.ts";
 

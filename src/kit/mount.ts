@@ -1,8 +1,4 @@
-/**
- * Runs a plugin in a test. The code of the proxy creates, calls and closes it; the test moves the clock and
- * scripts the endpoints. There are no sockets and no files.
- * @module
- */
+/** Runs a plugin in a test with the code of the proxy, without sockets and files. @module */
 
 import { createLog, type LogRecord, Stats } from "../base/mod.ts";
 import {
@@ -38,7 +34,6 @@ export class Mounted implements api.Mounted {
   readonly upstream: ScriptedUpstream;
   readonly callees: Readonly<Record<string, ScriptedUpstream>>;
   readonly logs: readonly LogRecord[];
-  /** Lines of the access log, each with its line end. */
   readonly lines: string[] = [];
   readonly #definition: AnyPlugin;
   readonly #options: MountOptions;
@@ -55,10 +50,9 @@ export class Mounted implements api.Mounted {
     this.#definition = definition;
     this.#options = options;
     this.upstream = new ScriptedUpstream(options.upstream ?? []);
+    const callees = Object.entries(options.callees ?? {});
     this.callees = Object.fromEntries(
-      Object.entries(options.callees ?? {}).map(([name, steps]) => {
-        return [name, new ScriptedUpstream(steps)];
-      }),
+      callees.map(([name, steps]) => [name, new ScriptedUpstream(steps)]),
     );
     this.#lender = {
       log: createLog({

@@ -1,7 +1,4 @@
-/**
- * The caller's side of one request to a plugin under test: the real layers without a codec.
- * @module
- */
+/** The caller's side of one request to a plugin under test: the real layers without a codec. @module */
 
 import { type Deadlines, type ErrorCode, replyOf } from "../base/mod.ts";
 import {

@@ -1,8 +1,4 @@
-/**
- * The upstream of a plugin under test: endpoints that answer by a script, one step for each attempt. The
- * last step is repeated.
- * @module
- */
+/** The upstream of a plugin under test: endpoints that answer by a script. @module */
 
 import {
   addField,

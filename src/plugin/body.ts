@@ -1,8 +1,4 @@
-/**
- * Bodies as plugins see them. A passing body is chunks between two codecs, and costs nothing unless a plugin
- * opens it. A made body is the bytes or stream of a plugin.
- * @module
- */
+/** Bodies as plugins see them. A passing body costs nothing unless a plugin opens it. @module */
 
 import type { ErrorCode } from "../base/mod.ts";
 import type { Body, BodyContent } from "./api.ts";
@@ -25,7 +21,6 @@ export function brokenBodyOf(error: unknown): BrokenBody | undefined {
   return undefined;
 }
 
-/** The source of the chunks of a passing body. */
 export interface PassingSource {
   /** The code of a body that is longer than a plugin's limit. */
   readonly tooLong: ErrorCode;
@@ -38,7 +33,6 @@ export interface PassingSource {
   kept?(): Uint8Array<ArrayBuffer> | undefined;
 }
 
-/** The plugin that made a body. */
 export interface BodyOwner {
   readonly name: string;
   readonly health: { failed(reason: string): void; passed(): void };
@@ -98,7 +92,6 @@ export class MadeBody implements Body {
     this.length = this.whole?.length ?? null;
   }
 
-  /** The content, unless it is a stream. */
   get whole(): Uint8Array<ArrayBuffer> | undefined {
     return this.#content instanceof Uint8Array ? this.#content : undefined;
   }
@@ -109,7 +102,6 @@ export class MadeBody implements Body {
 
   keep(): void {}
 
-  /** The body will not be read. */
   discard(): void {
     // A stream with a reader is left to that reader.
     if (!this.whole) this.stream().cancel().catch(() => {});

@@ -1,15 +1,10 @@
-/**
- * Calls of plugins to other services. The data path sends the request, and the whole response is a value.
- * The number of concurrent calls is limited, and each call has a timeout.
- * @module
- */
+/** Calls of plugins to other services, limited in number and time; the whole response is a value. @module */
 
 import { addField, fieldOf, isGrpc } from "../http/mod.ts";
 import type { Call, RequestChange, Terms } from "./api.ts";
 import { MadeBody, PassingBody } from "./body.ts";
 import { notSent, PluginRequest, type PluginResponse } from "./messages.ts";
 
-/** A service that a plugin names. */
 export interface CalleeName {
   readonly target: string;
   readonly http2: boolean;
@@ -41,7 +36,6 @@ export interface CalleeRequest {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Services that one plugin may name. */
 const MAX_CALLEES = 16;
 /** Concurrent calls of one plugin: Envoy's default `max_requests` of a cluster. */
 const MAX_CALLS = 1_024;
@@ -60,7 +54,6 @@ const BLANK = new PluginRequest({
   version: "HTTP/1.1",
 }, null);
 
-/** The calls of one plugin of a generation. */
 export class PluginCalls {
   readonly names: CalleeName[] = [];
   readonly #callees: Callees | undefined;

@@ -1,8 +1,4 @@
-/**
- * Runs plugins from files, from the text that the main thread bundled; the disk is not read here. Plugins
- * run in this process and are trusted like it. Their imports are limited to make them known, not safe.
- * @module
- */
+/** Runs plugins from bundled text. Imports are limited to make them known, not safe. @module */
 
 import { isBuiltin } from "node:module";
 import process from "node:process";
@@ -17,7 +13,6 @@ const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
   jose: () => import("jose"),
 };
 
-/** Libraries of the executable that plugins may import. */
 export const LIBRARIES: readonly string[] = Object.keys(LOADS);
 
 const NOT_FOR_PLUGINS: Readonly<Record<string, string>> = {
@@ -25,7 +20,6 @@ const NOT_FOR_PLUGINS: Readonly<Record<string, string>> = {
   "postern/kit": "is there for tests only",
 };
 
-/** Modules that only authors and their tests import. */
 export const FOR_AUTHORS: readonly string[] = Object.keys(NOT_FOR_PLUGINS);
 
 /** Why a plugin may not import a module, in words that follow its file's name; `undefined`: it may. */
@@ -48,7 +42,7 @@ function nodeModule(name: string): string | undefined {
   return isBuiltin(name) && !name.includes(":") && name !== "bun" ? `node:${name}` : undefined;
 }
 
-const timersOf = new WeakMap<AnyPlugin, OwnTimers>();
+const timersOf = new WeakMap<AnyPlugin, ReturnType<typeof ownTimers>>();
 
 /** Stops the timers of an unused plugin from {@link loadCode}; returns how many were running. */
 export function stopTimers(plugin: AnyPlugin): number {
@@ -81,7 +75,6 @@ export async function loadCode(
   }
 }
 
-/** The libraries that the code imports, by name. */
 export async function librariesOf(
   { libraries }: Pick<PluginCodePart, "libraries">,
 ): Promise<ReadonlyMap<string, unknown>> {
@@ -118,15 +111,8 @@ type Timer = ReturnType<typeof setTimeout>;
 /** A plugin with so many timers leaks them. */
 const MAX_TIMERS = 1_000;
 
-interface OwnTimers {
-  /** The global functions that the code calls, by name. */
-  readonly globals: Readonly<Record<string, unknown>>;
-  /** Stops all timers; returns how many were running. */
-  stop(): number;
-}
-
 /** Timers that end with the plugin's generation, even if the plugin does not stop them. */
-function ownTimers(): OwnTimers {
+function ownTimers() {
   const running = new Set<Timer>();
   const kept = (timer: Timer): Timer => {
     running.add(timer);
@@ -155,6 +141,7 @@ function ownTimers(): OwnTimers {
     clearTimeout: clear,
     clearInterval: clear,
   };
+  /** Stops all timers; returns how many were running. */
   const stop = () => {
     const count = running.size;
     for (const timer of running) clear(timer);

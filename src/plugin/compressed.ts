@@ -1,8 +1,4 @@
-/**
- * Compresses bodies. The standard's `CompressionStream` buffers until it has a block; this one flushes
- * whenever the rest of the body is not there yet, so that events arrive when they happen.
- * @module
- */
+/** Compresses bodies. Unlike `CompressionStream`, flushes whenever the rest is not there yet. @module */
 
 import {
   constants,
@@ -17,27 +13,18 @@ export type Coding = "gzip" | "br" | "zstd";
 /** Base 2 logarithm of the window, which is memory of each compressed body and of its reader. */
 const WINDOW_BITS = 18;
 
+const BROTLI = { [constants.BROTLI_PARAM_QUALITY]: 3, [constants.BROTLI_PARAM_LGWIN]: WINDOW_BITS };
+const ZSTD = { [constants.ZSTD_c_compressionLevel]: 3, [constants.ZSTD_c_windowLog]: WINDOW_BITS };
+
 /** Levels for a server: about 10 ms of a processor for a megabyte. */
 const CODERS: Readonly<Record<Coding, { readonly make: () => Gzip; readonly flush: number }>> = {
   gzip: { make: () => createGzip({ level: 5 }), flush: constants.Z_SYNC_FLUSH },
   br: {
-    make: () =>
-      createBrotliCompress({
-        params: {
-          [constants.BROTLI_PARAM_QUALITY]: 3,
-          [constants.BROTLI_PARAM_LGWIN]: WINDOW_BITS,
-        },
-      }) as Gzip,
+    make: () => createBrotliCompress({ params: BROTLI }) as Gzip,
     flush: constants.BROTLI_OPERATION_FLUSH,
   },
   zstd: {
-    make: () =>
-      createZstdCompress({
-        params: {
-          [constants.ZSTD_c_compressionLevel]: 3,
-          [constants.ZSTD_c_windowLog]: WINDOW_BITS,
-        },
-      }) as Gzip,
+    make: () => createZstdCompress({ params: ZSTD }) as Gzip,
     flush: constants.ZSTD_e_flush,
   },
 };

@@ -1,8 +1,4 @@
-/**
- * Calls the `onConnection` hooks for an authorized connection, one after the other. The result is known
- * synchronously unless a hook returns a promise.
- * @module
- */
+/** Calls the `onConnection` hooks in order; synchronously unless one returns a promise. @module */
 
 import type { Deadlines } from "../base/mod.ts";
 import type { Connection, Plugin } from "./api.ts";

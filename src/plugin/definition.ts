@@ -1,8 +1,4 @@
-/**
- * Checks whether the export of a module is a plugin, and validates configurations with the schemas of plugins
- * (Standard Schema 1).
- * @module
- */
+/** Checks exports of plugins, and configurations by the plugins' schemas (Standard Schema 1). @module */
 
 import type { PluginDefinition, Schema } from "./api.ts";
 

@@ -1,8 +1,4 @@
-/**
- * Computes what plugins would do to a request, without sending it. Only built-in plugins that just change or
- * answer a request are run; the others count, call servers or wait, and are left out.
- * @module
- */
+/** Computes what built-in plugins would do to a request, without sending it. @module */
 
 import type { Deadline } from "../base/mod.ts";
 import type { RequestHead } from "../http/mod.ts";
@@ -18,7 +14,6 @@ export const DRY_PLUGINS: ReadonlySet<string> = new Set([
   "redirect",
 ]);
 
-/** The plugins of a listener, as a dry run needs them. */
 export interface DryLayers {
   readonly guards: readonly Layer[];
   plansOf(request: PluginRequest): readonly RoutePlan[];

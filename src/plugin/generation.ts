@@ -1,8 +1,4 @@
-/**
- * The plugins of one listener, made for one configuration: all of them, or none. A generation serves its
- * exchanges to their end, and closes its plugins after the last.
- * @module
- */
+/** The plugins of one listener and configuration: all, or none. Closed after the last exchange. @module */
 
 import { messageOf, ProxyError, type Random, type Timer } from "../base/mod.ts";
 import { evenChance, pickSplit } from "../chain/mod.ts";
@@ -122,10 +118,8 @@ export class Generation {
     } catch (error) {
       await closeAll(instances, lender);
       for (const { definition } of options.plugins) stopTimers(definition);
-      const reason = messageOf(error);
-      throw new ProxyError("plugin_failed", `Cannot load the plugins of ${listener}: ${reason}`, {
-        cause: error,
-      });
+      const message = `Cannot load the plugins of ${listener}: ${messageOf(error)}`;
+      throw new ProxyError("plugin_failed", message, { cause: error });
     }
   }
 
@@ -186,7 +180,6 @@ export class Generation {
     return this.#options.routes.find(({ route }) => route === plan?.route);
   }
 
-  /** For lines about an exchange as a whole. */
   get log(): Log {
     return this.#options.lender.log;
   }

@@ -1,8 +1,4 @@
-/**
- * The plugin generations of all listeners of a data path. They are made for a snapshot before it is
- * published, all or none; a listener keeps its generation if its configuration has not changed.
- * @module
- */
+/** The plugin generations of all listeners, made before a snapshot is published, all or none. @module */
 
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
@@ -39,7 +35,6 @@ interface Held {
   readonly generation: Generation;
 }
 
-/** Generations to publish, or to give up. */
 export interface PreparedGenerations {
   readonly all: ReadonlyMap<string, Held>;
   readonly fresh: readonly Generation[];
@@ -125,7 +120,6 @@ export class Generations {
     }
   }
 
-  /** Generations that serve, and those that drain. */
   views(): PluginView[] {
     return this.#all().flatMap((generation) => generation.views());
   }

@@ -1,7 +1,4 @@
-/**
- * Exchanges as access log operators read them: header values, and the summary at the end of an exchange.
- * @module
- */
+/** Exchanges as access log operators read them, and their summary at the end. @module */
 
 import type { Clock } from "../base/mod.ts";
 import { compileFieldValue, type ExchangeRecord } from "../http/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The host of one plugin in one generation: a log with a rate limit, metrics, clock, state that survives
- * reloads, and tasks that end with the generation.
- * @module
- */
+/** The host of one plugin in one generation: log, metrics, clock, shared state and tasks. @module */
 
 import { hostname } from "node:os";
 import {
@@ -37,7 +33,6 @@ import { EndedExchange, headerValueOf } from "./header_value.ts";
 import { checkStatus, notSent, PluginResponse } from "./messages.ts";
 import type { SharedState } from "./shared_state.ts";
 
-/** Dependencies that the hosts of all plugins share. */
 export interface HostDeps {
   readonly log: ProxyLog;
   readonly stats: ProxyStats;
@@ -174,7 +169,6 @@ export class PluginHost implements Host {
     void run();
   }
 
-  /** Called when the generation ends. */
   close(): void {
     this.#abort.abort();
     this.calls.close();

@@ -1,7 +1,4 @@
-/**
- * Creates the plugins of a generation one after the other, and closes them in reverse order.
- * @module
- */
+/** Creates the plugins of a generation one after the other, and closes them in reverse order. @module */
 
 import { ProxyError } from "../base/mod.ts";
 import type { FindRoute, Plugin, Route } from "./api.ts";
@@ -22,7 +19,6 @@ export interface ListedPlugin {
   readonly at: string;
 }
 
-/** A route, and the configuration of plugins on it. */
 export interface RoutePlugins {
   readonly route: Route;
   /** By plugin name. */
@@ -184,7 +180,6 @@ export interface RoutePath {
   readonly configs: ReadonlyMap<string, unknown>;
 }
 
-/** At least one for each route. */
 export async function routePathsOf(
   { plugins, routes }: GenerationOptions,
 ): Promise<ReadonlyMap<Route, readonly RoutePath[]>> {
@@ -209,9 +204,7 @@ async function routeConfigsOf(
     const path = `${at}.${name}`;
     const definition = plugins.find((place) => place.definition.name === name)?.definition;
     if (!definition) throw new TypeError(`${path}: no plugin of that name is loaded`);
-    if (!definition.routeConfig) {
-      throw new TypeError(`${path}: ${name} takes nothing for a route`);
-    }
+    if (!definition.routeConfig) throw new TypeError(`${path}: ${name} takes nothing for a route`);
     own.set(name, await configOf(definition.routeConfig, config, path));
   }
   return own;

@@ -1,9 +1,4 @@
-/**
- * Runs the plugin layers of one exchange: requests go inwards from layer to layer, responses outwards.
- * The failure of a layer names it, and the layer is skipped or the request refused, as configured. Nothing
- * that a layer does is thrown from here.
- * @module
- */
+/** Runs the plugin layers of one exchange. Nothing that a layer does is thrown from here. @module */
 
 import { type Deadline, messageOf } from "../base/mod.ts";
 import type { Answer, Change, Endpoint, Exchange, Phase, Plugin, Route } from "./api.ts";
@@ -19,7 +14,6 @@ import {
 } from "./messages.ts";
 import type { LayerHealth } from "./plugin_health.ts";
 
-/** The request hook of one plugin, at its position. */
 export interface Layer {
   readonly name: string;
   readonly phase: Phase;
@@ -104,7 +98,6 @@ export class LayerStack {
   }
 }
 
-/** Receives the response of a layer. */
 type ResponseTarget = Pick<ResponseOutcome, "isOver" | "settle">;
 
 interface HookCall {

@@ -1,7 +1,4 @@
-/**
- * Requests and responses as plugins see them: immutable values over the heads that the codecs made.
- * @module
- */
+/** Requests and responses as plugins see them: immutable values over the codecs' heads. @module */
 
 import { type ErrorCode, replyOf } from "../base/mod.ts";
 import { isToken, type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../http/mod.ts";

@@ -1,14 +1,9 @@
-/**
- * The health of a plugin on one listener: its failures, the pause after repeated failures, and calls that
- * held the thread for too long.
- * @module
- */
+/** The health of a plugin on one listener: failures, pauses, and calls that held the thread. @module */
 
 import type { Counter, Gauge, Stats } from "../base/mod.ts";
 import type { HostDeps } from "./host.ts";
 import type { Log } from "./api.ts";
 
-/** The health of a plugin, as layers use it. */
 export interface LayerHealth {
   /** False: the plugin failed too often and pauses. After the pause one call is let through as a trial. */
   mayBeCalled(): boolean;

@@ -36,7 +36,6 @@ export class SharedCells {
   }
 }
 
-/** The worker whose plugins share state. */
 export interface WorkerIdentity {
   readonly worker: number;
   readonly workers: number;

@@ -1,8 +1,4 @@
-/**
- * Finds the position of an error in the plugin author's files. A stack trace has positions in the bundled
- * text; its source map leads back to the files. The map is parsed only after an error.
- * @module
- */
+/** Finds the position of an error in a plugin's files, by the source map of the bundle. @module */
 
 import { messageOf } from "../base/mod.ts";
 

@@ -1,13 +1,9 @@
-/**
- * Converts between pushed chunks and pulled streams: bodies that plugins open, and bodies that they make.
- * @module
- */
+/** Converts between pushed chunks and pulled streams, for bodies that plugins open and make. @module */
 
 import type { ErrorCode } from "../base/mod.ts";
 import { type BodyOwner, BrokenBody, brokenBodyOf, type MadeBody } from "./body.ts";
 import { faultOf } from "./source_positions.ts";
 
-/** The chunks of a message, as a stream for a plugin. */
 export class OpenedBody {
   readonly stream: ReadableStream<Uint8Array>;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -15,9 +11,7 @@ export class OpenedBody {
   /** `more`: the source may continue; `cancel`: the reader cancelled. */
   constructor(source: { more(): void; cancel(): void }) {
     this.stream = new ReadableStream<Uint8Array>({
-      start: (controller) => {
-        this.#controller = controller;
-      },
+      start: (controller) => void (this.#controller = controller),
       pull: () => source.more(),
       cancel: () => {
         this.#controller = undefined;

@@ -1,8 +1,4 @@
-/**
- * The keys under which `jwt_auth` stores the claims of verified tokens on an exchange. Built-in plugins
- * further in and the proxy read them; the proxy does so for intentions that require tokens.
- * @module
- */
+/** The keys under which `jwt_auth` stores the claims of verified tokens on an exchange. @module */
 
 import type { StateKey } from "./api.ts";
 

@@ -1,16 +1,10 @@
-/**
- * The first message of a TLS client (RFC 8446 4.1.2, RFC 5246 7.4.1.2, RFC 6066 3). Pure and bounded;
- * takes the bytes that have arrived so far. Only fields that decide the choice of a certificate are read;
- * the TLS library judges the others.
- * @module
- */
+/** The first message of a TLS client (RFC 8446 4.1.2): the fields that choose a certificate. @module */
 
 export interface ClientHello {
   /** Lower case, without a trailing dot; undefined: the client named no host. */
   readonly serverName: string | undefined;
   /** `SignatureScheme` numbers in the client's order (RFC 8446 4.2.3); empty: it did not say. */
   readonly signatureAlgorithms: readonly number[];
-  /** Protocol names offered, in the client's order. */
   readonly alpn: readonly string[];
 }
 
@@ -67,7 +61,7 @@ function messageIn(bytes: Uint8Array): Uint8Array | undefined {
     const end = Math.min(start + length, bytes.length);
     // The message's own header may lie in different records.
     for (let index = start; size + index - start < MESSAGE_HEADER && index < end; index++) {
-      wanted = wantedBytes(wanted, { at: size + index - start, byte: byteAt(bytes, index) });
+      wanted = wantedBytes(wanted, size + index - start, byteAt(bytes, index));
     }
     size += end - start;
     if (size >= wanted) return joined(bytes, wanted).subarray(MESSAGE_HEADER);
@@ -85,18 +79,12 @@ function checkRecordHeader(bytes: Uint8Array, at: number): void {
   if (at > 0) throw new Malformed("the ClientHello is interrupted by another TLS record");
   let text = "";
   for (const byte of bytes.subarray(0, 8)) text += String.fromCharCode(byte);
-  throw new Malformed(
-    PLAIN_HTTP.test(text)
-      ? "the client does not speak TLS but plain HTTP"
-      : "the client does not speak TLS",
-  );
+  const spoken = PLAIN_HTTP.test(text) ? " but plain HTTP" : "";
+  throw new Malformed(`the client does not speak TLS${spoken}`);
 }
 
 /** Length of the message with its header, updated by the header's byte at `at`. */
-function wantedBytes(
-  wanted: number,
-  { at, byte }: { readonly at: number; readonly byte: number },
-): number {
+function wantedBytes(wanted: number, at: number, byte: number): number {
   if (at === 0) {
     if (byte === CLIENT_HELLO) return wanted;
     throw new Malformed("the client's first message is not a ClientHello");
@@ -183,7 +171,6 @@ function onlyVectorOf(value: Vectors): Vectors {
   return list;
 }
 
-/** Numbers and length-prefixed vectors (RFC 8446 3.4) in order. */
 class Vectors {
   readonly #bytes: Uint8Array;
   #at = 0;

@@ -1,9 +1,4 @@
-/**
- * A strict reader of DER: definite minimal lengths, no trailing bytes, bounded depth. Every failure is a
- * ProxyError `identity_invalid`, because only certificates are read with it. `identity` interprets the
- * elements.
- * @module
- */
+/** A strict reader of DER. Failures are `identity_invalid`: only certificates are read with it. @module */
 
 import { ProxyError } from "../base/mod.ts";
 
@@ -36,7 +31,6 @@ export interface DerElement {
   readonly body: Uint8Array;
 }
 
-/** Walks the elements of one constructed value in order. */
 export class DerReader {
   readonly #bytes: Uint8Array;
   readonly #depth: number;
@@ -81,7 +75,6 @@ export class DerReader {
     return this.inside(this.read(tag, what));
   }
 
-  /** A reader one level below this one. */
   inside(element: DerElement): DerReader {
     return new DerReader(element.body, this.#depth + 1);
   }
@@ -157,9 +150,7 @@ export function oidOf(element: DerElement, what: string): string {
     if (arcs.length === 0) {
       const first = Math.min(2, Math.floor(arc / 40));
       arcs.push(first, arc - first * 40);
-    } else {
-      arcs.push(arc);
-    }
+    } else arcs.push(arc);
     arc = 0;
   }
   if (started) return fail(`${what} is cut short`);
@@ -194,9 +185,8 @@ export function timeOf(element: DerElement, what: string): number {
     (utc ? /^(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/ : /^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/)
       .exec(text);
   if (!match) return fail(`${what} is not a time`);
-  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match.slice(1).map(
-    Number,
-  );
+  const numbers = match.slice(1).map(Number);
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = numbers;
   const fullYear = !utc ? year : year >= 50 ? 1900 + year : 2000 + year;
   const date = new Date(0);
   date.setUTCFullYear(fullYear, month - 1, day);

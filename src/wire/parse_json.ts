@@ -121,7 +121,6 @@ class Scanner {
   found = 0;
   readonly #text: string;
   readonly #wanted: Path;
-  /** Path of the value that is being read. */
   readonly #path: (string | number)[] = [];
   /** Length of the common start of {@link #path} and `wanted`, now and at {@link found}. */
   #fitting = 0;

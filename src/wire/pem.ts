@@ -1,8 +1,4 @@
-/**
- * A bounded reader and a writer of PEM (RFC 7468). Text between blocks is skipped, as certificate tools
- * put descriptions there. `identity` interprets the bytes.
- * @module
- */
+/** A bounded reader and a writer of PEM (RFC 7468). Text between blocks is skipped. @module */
 
 import { Buffer } from "node:buffer";
 import { ProxyError } from "../base/mod.ts";

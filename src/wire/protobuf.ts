@@ -1,7 +1,4 @@
-/**
- * Messages of Protocol Buffers (proto3) to plain values and back, by a table of their fields.
- * @module
- */
+/** Messages of Protocol Buffers (proto3) to plain values and back, by a table of their fields. @module */
 
 import {
   FIXED64,

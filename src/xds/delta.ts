@@ -1,8 +1,4 @@
-/**
- * The incremental variant: requests and responses carry changes only, and a new stream begins with the
- * versions that are held.
- * @module
- */
+/** The incremental variant: changes only; a new stream begins with the versions that are held. @module */
 
 import { type ResponseFaults, unsubscribedFault } from "./held_resources.ts";
 import type { DeltaRequest, DeltaResponse, ErrorDetail } from "./messages.ts";
@@ -63,16 +59,11 @@ export class DeltaProtocol<T> extends XdsProtocol<T, DeltaRequest, DeltaResponse
     this.acknowledgements.answer(error, () => this.#send({ nonce, ...(error && { error }) }));
   }
 
-  /** The nonce is empty in requests that answer no response. */
   #send(parts: Partial<DeltaRequest>): void {
-    this.options.send({
-      subscribe: [],
-      unsubscribe: [],
-      initialVersions: NO_VERSIONS,
-      nonce: "",
-      ...parts,
-    });
+    this.options.send({ ...EMPTY, ...parts });
   }
 }
 
 const NO_VERSIONS: ReadonlyMap<string, string> = new Map();
+/** The nonce is empty in requests that answer no response. */
+const EMPTY = { subscribe: [], unsubscribe: [], initialVersions: NO_VERSIONS, nonce: "" };

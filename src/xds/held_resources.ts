@@ -1,13 +1,8 @@
-/**
- * The state of a subscription that outlives its streams: the names, and for each the version in use and
- * its time to live.
- * @module
- */
+/** The state of a subscription that outlives its streams: names, versions, times to live. @module */
 
 import type { Clock, Random, Timer } from "../base/mod.ts";
 import type { ErrorDetail, ResourceType, XdsClient, XdsResource } from "./messages.ts";
 
-/** A subscribed resource that can be read. */
 export interface OfferedResource<T> {
   readonly name: string;
   readonly version: string;
@@ -62,7 +57,6 @@ export class ResponseFaults {
   }
 }
 
-/** The differences between the variants of the protocol. */
 interface ResponseRules<T> {
   /** A fault of the response as a whole. */
   readonly fault: string | undefined;
@@ -151,9 +145,7 @@ export class HeldResources<T> {
         if (reason !== undefined) faults.add(`${name}: ${reason}`);
       }
     }
-    for (const name of removed) {
-      if (rules.isCurrent() && this.#names.has(name)) this.#remove(name);
-    }
+    for (const name of removed) if (rules.isCurrent() && this.#names.has(name)) this.#remove(name);
     return faults;
   }
 
@@ -207,7 +199,6 @@ export class HeldResources<T> {
   }
 }
 
-/** The content, or why there is none. */
 function offeredOf<T>({ name, version, content }: XdsResource<T>): OfferedResource<T> | string {
   switch (content.kind) {
     case "resource":

@@ -8,7 +8,6 @@ import { plainBytes, plainList, type PlainMessage, plainText, Protobuf } from ".
 /** Gives a resource of the state of the world a time to live. */
 const WRAPPER_TYPE_URL = "type.googleapis.com/envoy.service.discovery.v3.Resource";
 
-/** A type of resources and its decoder. */
 export interface ResourceType<T> {
   readonly typeUrl: string;
   /** In error details, as Envoy has them: `SDS`, `secret`. */
@@ -90,9 +89,7 @@ type XdsContent<T> =
   | { readonly kind: "heartbeat" }
   | { readonly kind: "unreadable"; readonly reason: string };
 
-export function sotwMessages<T>(
-  type: ResourceType<T>,
-): MessageTypes<SotwRequest, SotwResponse<T>> {
+export function sotwMessages<T>(type: ResourceType<T>): MessageTypes<SotwRequest, SotwResponse<T>> {
   return {
     encode: ({ version, client, names, nonce, error }) =>
       XDS_PROTOBUF.encode("DiscoveryRequest", {

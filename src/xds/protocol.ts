@@ -1,8 +1,4 @@
-/**
- * The common part of both variants of the protocol: one subscription over a sequence of streams, and when a
- * response is acknowledged. Pure: messages in, messages out.
- * @module
- */
+/** The common part of both variants: one subscription over a sequence of streams. Pure. @module */
 
 import { Backoff, type Clock, type Random, type Timer } from "../base/mod.ts";
 import { HeldResources, type ProtocolOptions, type ResponseFaults } from "./held_resources.ts";
@@ -48,7 +44,6 @@ export abstract class XdsProtocol<T, Request, Response, Stream> {
   /** A response has arrived; earlier ones may still be handled. */
   protected arrived(_stream: Stream): void {}
 
-  /** Puts the resources of a response into use. */
   protected abstract judge(stream: Stream, response: Response): Promise<ResponseFaults>;
 
   /** Acknowledges a response, with the reason of a NACK. */

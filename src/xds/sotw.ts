@@ -1,8 +1,4 @@
-/**
- * The state of the world: every request lists all names, and every response is answered with its version,
- * or with the last good version and an error.
- * @module
- */
+/** The state of the world: every request lists all names, and answers with the last good version. @module */
 
 import { type ResponseFaults, unsubscribedFault } from "./held_resources.ts";
 import type { ErrorDetail, SotwRequest, SotwResponse, XdsResource } from "./messages.ts";

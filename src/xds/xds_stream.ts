@@ -1,8 +1,4 @@
-/**
- * One subscription kept alive over a sequence of streams. The wait between two has full jitter, and
- * starts again from the first wait after a message; an opened stream proves nothing.
- * @module
- */
+/** One subscription kept alive over a sequence of streams. An opened stream proves nothing. @module */
 
 import type { BackoffOptions, Clock, Timer } from "../base/mod.ts";
 import {

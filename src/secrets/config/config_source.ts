@@ -1,7 +1,4 @@
-/**
- * Envoy's `ConfigSource`, `SdsSecretConfig` and `GrpcService`: the source of a secret, and its SDS server.
- * @module
- */
+/** Envoy's `ConfigSource`, `SdsSecretConfig` and `GrpcService`: a secret's source, its server. @module */
 
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";

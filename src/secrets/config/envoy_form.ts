@@ -1,8 +1,4 @@
-/**
- * Envoy's `DownstreamTlsContext` and `UpstreamTlsContext`, as pasted from its configuration, with the
- * transport socket around them or without. A setting that is not supported is refused by its path.
- * @module
- */
+/** Envoy's TLS contexts as pasted; a setting that is not supported is refused by its path. @module */
 
 import * as v from "valibot";
 import {

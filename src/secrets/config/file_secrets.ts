@@ -1,8 +1,4 @@
-/**
- * Certificates and validations from files, in our own form; and rules, which apply to roots from any
- * source.
- * @module
- */
+/** Certificates and validations from files, in our own form; and rules for roots of any source. @module */
 
 import * as v from "valibot";
 import {
@@ -163,11 +159,7 @@ const ROOT_ENTRIES = {
   systemRoots: v.exactOptional(flag()),
 };
 
-export const FILE_VALIDATION_ENTRIES = {
-  ...ROOT_ENTRIES,
-  ...RULE_ENTRIES,
-  ...SECRET_FILE_ENTRIES,
-};
+export const FILE_VALIDATION_ENTRIES = { ...ROOT_ENTRIES, ...RULE_ENTRIES, ...SECRET_FILE_ENTRIES };
 
 type RuleFields = OutputOf<typeof RULE_ENTRIES>;
 
@@ -206,7 +198,6 @@ export function decides({ trustedCa, systemRoots, spiffe, rules }: ValidationSpe
     rules.spkiPins.length > 0 || rules.certificateHashes.length > 0;
 }
 
-/** Roots from another source with these rules. */
 export function withRules(secret: SecretRef, found: RuleFields): ValidationRef {
   const defaults = rulesSpec(found);
   const hasRules = defaults.crl || JSON.stringify(defaults.rules) !== JSON.stringify(NO_RULES);

@@ -1,8 +1,4 @@
-/**
- * TLS of a Consul ingress gateway with certificates from SDS: `TLS.SDS{ClusterName, CertResource}` of the
- * gateway, a listener and a service, where each field of a narrower block replaces the wider one's.
- * @module
- */
+/** Certificates from SDS of a Consul ingress gateway; a narrower block's fields replace a wider's. @module */
 
 import * as v from "valibot";
 import {

@@ -1,9 +1,4 @@
-/**
- * One SDS server as a static cluster of Envoy's. Settings that balance or limit requests have no meaning
- * for one stream and are ignored; a setting that changes which server is used, or how it is checked, is
- * not.
- * @module
- */
+/** An SDS server as Envoy's static cluster; only settings that balance requests are ignored. @module */
 
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
@@ -123,9 +118,7 @@ export function sdsCluster(reading: ServerReading): SchemaOf<SdsServer> {
     const addresses = endpoints.flatMap(({ lbEndpoints }) =>
       lbEndpoints.map(({ endpoint }) => endpoint.address)
     );
-    if (addresses.length === 0) {
-      return report(["load_assignment", "endpoints"], "has no address");
-    }
+    if (addresses.length === 0) return report(["load_assignment", "endpoints"], "has no address");
     const tls = found.transportSocket ?? null;
     if (!tls && !addresses.every(isLoopback)) {
       report(["transport_socket"], "is missing: secrets would cross the network in clear");

@@ -68,9 +68,7 @@ function servers(reading: ServerReading): SchemaOf<Readonly<Record<string, SdsSe
       return report([], "must be an object with servers by name, or a list");
     }
     const entries = Object.entries(value);
-    if (entries.length > SERVERS_LIMIT) {
-      return report([], `has more than ${SERVERS_LIMIT} entries`);
-    }
+    if (entries.length > SERVERS_LIMIT) return report([], `has more than ${SERVERS_LIMIT} entries`);
     const found = new Map<string, SdsServer>();
     for (const [listed, entry] of entries) {
       // An entry of a list has its name itself.
@@ -182,17 +180,11 @@ function tlsOf(
   const certificate = hasPair(pair) ? fileCertificate(pair, report) : undefined;
   return {
     serverName,
-    validation: {
-      type: "validation",
-      ...defined({ trustedCa }),
-      systemRoots,
-      rules: NO_RULES,
-    },
+    validation: { type: "validation", ...defined({ trustedCa }), systemRoots, rules: NO_RULES },
     ...defined({ certificate }),
   };
 }
 
-/** One address, or a list of them. */
 function addresses(): SchemaOf<readonly Address[]> {
   const one = address({ unix: true });
   const many = checked(list(one, 100), (found, report) => {

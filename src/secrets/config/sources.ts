@@ -1,8 +1,4 @@
-/**
- * The context in which the configuration of credentials is read, and secrets of our own form from sources
- * besides files: the agent, SDS, the Workload API.
- * @module
- */
+/** The context in which credentials are read, and our own form of the sources besides files. @module */
 
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
@@ -36,10 +32,7 @@ export const CERTIFICATES_LIMIT = 10_000;
 
 export const SDS_ENTRIES = {
   cluster: text(),
-  api: v.optional(
-    v.picklist(["auto", "sotw", "delta"], "must be auto, sotw or delta"),
-    "auto",
-  ),
+  api: v.optional(v.picklist(["auto", "sotw", "delta"], "must be auto, sotw or delta"), "auto"),
 };
 
 export const SDS_SECRET_ENTRIES = { ...SDS_ENTRIES, name: text(), ...TIMEOUT_ENTRIES };
@@ -56,9 +49,7 @@ export const WORKLOAD_ENTRIES = {
   )),
   hint: v.exactOptional(text()),
   // A long grace would amount to ignoring a withdrawal.
-  withdrawalGrace: v.exactOptional(
-    v.pipe(duration(0), v.maxValue(60_000, "must be at most 1m")),
-  ),
+  withdrawalGrace: v.exactOptional(v.pipe(duration(0), v.maxValue(60_000, "must be at most 1m"))),
   ...TIMEOUT_ENTRIES,
 };
 
@@ -83,7 +74,6 @@ export function sdsRef(type: SecretType, reading: TlsReading): RefOf<typeof SDS_
   };
 }
 
-/** The server of that name; reports that there is none. */
 export function serverOf(
   cluster: string,
   { reading: { sdsServers, noServers }, report, path }: {
@@ -111,7 +101,6 @@ export function metadataName(): SchemaOf<string> {
   });
 }
 
-/** A server with defaults for absent fields. */
 export function sdsServer(
   given: Pick<SdsServer, "name" | "addresses"> & Partial<SdsServer>,
   node: XdsNode,
@@ -222,7 +211,6 @@ export interface TlsConfigContext {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** The result of one form. */
 export interface TlsForm {
   readonly plan: CredentialsPlan;
   /** An `UpstreamTlsContext`'s. */
@@ -237,7 +225,6 @@ export type ParsedTls =
   }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
-/** For the configuration of an SDS server. */
 export interface ServerReading {
   /** Our node, unless the server's configuration has its own. */
   readonly node: XdsNode;

@@ -71,10 +71,7 @@ export function parseTlsConfig(value: unknown, context: TlsConfigContext): Parse
   return result.kind === "valid" ? { kind: "valid", ...result.output, warnings } : result;
 }
 
-const COMMON_ENTRIES = {
-  requireClientCertificate: v.exactOptional(flag()),
-  ...VERSION_ENTRIES,
-};
+const COMMON_ENTRIES = { requireClientCertificate: v.exactOptional(flag()), ...VERSION_ENTRIES };
 
 interface Parts {
   readonly certificates: readonly SecretRef[];
@@ -173,10 +170,7 @@ function certificate(reading: TlsReading): SchemaOf<SecretRef | null> {
 /** `null`: none, explicitly. */
 function validation(reading: TlsReading): SchemaOf<ValidationRef | null> {
   return bySource<ValidationRef | null>({
-    consul: checked(
-      fieldsOf(RULE_ENTRIES),
-      (found) => withRules(consulRef("validation"), found),
-    ),
+    consul: checked(fieldsOf(RULE_ENTRIES), (found) => withRules(consulRef("validation"), found)),
     none: checked(fieldsOf({}), () => null),
     file: checked(fieldsOf(FILE_VALIDATION_ENTRIES), fileValidationRef),
     sds: ruled(SDS_SECRET_ENTRIES, sdsRef("validation", reading)),
@@ -184,7 +178,6 @@ function validation(reading: TlsReading): SchemaOf<ValidationRef | null> {
   });
 }
 
-/** Roots of a source with rules beside them. */
 function ruled<T extends v.ObjectEntries>(entries: T, refOf: RefOf<T>): SchemaOf<ValidationRef> {
   const fields = fieldsOf({ ...entries, ...RULE_ENTRIES });
   return checked(fields, (found, report) => {
@@ -194,10 +187,7 @@ function ruled<T extends v.ObjectEntries>(entries: T, refOf: RefOf<T>): SchemaOf
 }
 
 /** `sds`: the message about SDS if it is none of the sources. */
-function bySource<T>(
-  schemas: Readonly<Record<string, SchemaOf<T>>>,
-  sds?: string,
-): SchemaOf<T> {
+function bySource<T>(schemas: Readonly<Record<string, SchemaOf<T>>>, sds?: string): SchemaOf<T> {
   const wanted = `must be ${Object.keys(schemas).join(", ")}`;
   return tagged("source", schemas, {
     wanted,
@@ -205,7 +195,6 @@ function bySource<T>(
   });
 }
 
-/** Checks rules that concern several fields. */
 function planOf(
   { certificates, validation, onDemand, common }: Parts,
   { reading, report }: { readonly reading: TlsReading; readonly report: Report },
@@ -256,7 +245,6 @@ const ON_DEMAND = fieldsOf({
   wait: v.exactOptional(duration(1)),
 });
 
-/** Certificates that are fetched when a client names them. */
 function onDemandPlan(reading: TlsReading): SchemaOf<OnDemandPlan> {
   return checked(ON_DEMAND, (found, report): OnDemandPlan | undefined => {
     const server = serverOf(found.cluster, { reading, report, path: ["cluster"] });

@@ -34,7 +34,6 @@ function cipherSuite(name: string): string | undefined {
   return opensslSuite(name) ?? Object.values(OPENSSL_NAMES).find((known) => known === name);
 }
 
-/** `minVersion`, `maxVersion`, `cipherSuites` of our own form. */
 export const VERSION_ENTRIES = {
   minVersion: v.exactOptional(nativeVersion()),
   maxVersion: v.exactOptional(nativeVersion()),
@@ -89,9 +88,7 @@ export function envoyParameters(reading: TlsReading): SchemaOf<{ tls: TlsDirecti
     if (most === "too_old") {
       return report(["tls_maximum_protocol_version"], "is below TLS 1.2, the least that is spoken");
     }
-    if (least === "too_old") {
-      reading.warn("tls_minimum_protocol_version was raised to TLS 1.2");
-    }
+    if (least === "too_old") reading.warn("tls_minimum_protocol_version was raised to TLS 1.2");
     const minVersion = least === "too_old" ? "TLSv1.2" : least === "auto" ? undefined : least;
     const maxVersion = most === "auto" ? undefined : most;
     // `[A|B]` are suites of equal preference in Envoy; here the first one is preferred.

@@ -22,7 +22,6 @@ export interface NamedSpec {
   readonly spec: SecretSpec;
 }
 
-/** The types of secrets in messages. */
 export const SPEC_NOUNS = { certificate: "certificate", validation: "validation context" } as const;
 
 /** More problems would not fit a message for people. */

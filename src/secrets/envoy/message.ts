@@ -1,8 +1,4 @@
-/**
- * Schemas for Envoy's messages in proto3's JSON: a field name is snake_case or lowerCamelCase, `null`
- * means absent, and a problem has the path as it was written. Also Envoy's `DataSource`.
- * @module
- */
+/** Schemas for Envoy's messages in proto3's JSON, where `null` means absent; and its `DataSource`. @module */
 
 import { Buffer } from "node:buffer";
 import * as v from "valibot";

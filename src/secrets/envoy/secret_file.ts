@@ -1,9 +1,4 @@
-/**
- * Envoy's secret files (`path_config_source`): YAML or JSON by the file's extension, with one `Secret`,
- * bare or as the only resource of a `DiscoveryResponse`. As in Envoy, the paths in it are relative to the
- * working directory of the process, not to the file. The file and the files that it names are followed.
- * @module
- */
+/** Envoy's secret files. As in Envoy, paths in them are relative to the working directory. @module */
 
 import * as v from "valibot";
 import { messageOf, ProxyError } from "../../base/mod.ts";
@@ -108,7 +103,6 @@ const RESPONSE: SchemaOf<Content> = checked(
     secret ? { ...secret, version: versionInfo } : report(["resources"], "must have one secret"),
 );
 
-/** A secret with its type or without. */
 const BARE: SchemaOf<Content> = checked(
   v.lazy((value) => isRecord(value) && Object.hasOwn(value, "@type") ? TYPED : SECRET),
   (secret) => ({ ...secret, version: "" }),
@@ -243,7 +237,6 @@ async function parseYaml(text: string): Promise<unknown> {
   }
 }
 
-/** Texts for the parser's codes. */
 const FACTS: Readonly<Record<string, string>> = {
   TAG_RESOLVE_FAILED: "tags are not taken",
   MULTIPLE_DOCS: "it has more than one document",

@@ -1,7 +1,4 @@
-/**
- * Envoy's `CertificateValidationContext`, with its matchers, and the SPIFFE validator as its one extension.
- * @module
- */
+/** Envoy's `CertificateValidationContext` with its matchers, and its SPIFFE validator. @module */
 
 import * as v from "valibot";
 import { Buffer } from "node:buffer";

@@ -1,9 +1,4 @@
-/**
- * Follows one set of files: a hint leads to a reading of the whole set, a check, and only then to a value.
- * A set that cannot be used is tried again, and is reported only after it stayed bad for a while, because
- * keys and certificates are often written seconds apart.
- * @module
- */
+/** Follows one set of files: a hint leads to a reading of the whole set, a check, and then a value. @module */
 
 import {
   Backoff,
@@ -49,7 +44,7 @@ const DEBOUNCE_MS = 50;
 const GLANCE_MS = 500;
 const RETRY_BASE_MS = 100;
 const RETRY_MAX_MS = 5_000;
-/** How long a set stays bad before it is reported. */
+/** How long a bad set is not reported: keys and certificates are often written seconds apart. */
 const GRACE_MS = 1_000;
 /** File times are as coarse as two seconds, and the clocks of file servers differ. */
 const COARSE_MS = 120_000;
@@ -113,7 +108,6 @@ export class FileFollower<T> implements SecretWatch {
     this.#resolve(this.#refreshes.splice(0));
   }
 
-  /** Resolves when no look is running. */
   async settled(): Promise<void> {
     await this.#running;
   }

@@ -1,8 +1,4 @@
-/**
- * The resources that all followed files share: watches, one poll, a limit of files read at once, and
- * notes about readable keys.
- * @module
- */
+/** The resources that all followed files share: watches, one poll, a limit of concurrent reads. @module */
 
 import { type Log, ProxyError, silentLog, systemRandom, type Timer } from "../../base/mod.ts";
 import {

@@ -1,9 +1,4 @@
-/**
- * The file system as following files needs it, and sets of files read from it until two readings agree. It
- * is a port: through it tests tear reads, exhaust watches and make files unreadable, which a test that runs
- * as root cannot do otherwise.
- * @module
- */
+/** The file system as a port, so that tests can tear reads and exhaust watches; sets of files. @module */
 
 import { constants, watch } from "node:fs";
 import { lstat, open, readlink, stat } from "node:fs/promises";

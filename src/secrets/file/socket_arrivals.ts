@@ -1,8 +1,4 @@
-/**
- * Notices a new socket of a server that is away, so that a retry need not wait any longer. It polls: a
- * `stat` costs less than watches on every directory of the path.
- * @module
- */
+/** Notices a new socket of a server that is away, by polls: a `stat` costs less than watches. @module */
 
 import type { Address, Clock, Random, Timer } from "../../base/mod.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";

@@ -1,9 +1,4 @@
-/**
- * Watches on the directories in which changes of files show, one each however many secrets are in it. They
- * only make changes visible sooner: the poll finds every change without them (quota, network file system),
- * and makes a lost watch again, also on a new directory at the same path.
- * @module
- */
+/** One watch per directory. It only makes changes visible sooner: the poll finds all of them. @module */
 
 import { posix } from "node:path";
 import { type Log, messageOf } from "../../base/mod.ts";

@@ -1,9 +1,4 @@
-/**
- * From the sources of a secret's parts to the whole secret, decoded and checked so that the TLS library
- * can take it. A refusal is `credentials_invalid`: it names the file or resource and the reason, never
- * the content of a file.
- * @module
- */
+/** From a secret's parts to the whole one. A refusal names the file and reason, never the content. @module */
 
 import type { Clock } from "../../base/mod.ts";
 import { validateCertificatePair } from "../../identity/mod.ts";
@@ -61,12 +56,10 @@ export function createLoader(
   return (spec, ownRead = read) => loadSecret(spec, ownRead, { ...options, nowMs: clock.now() });
 }
 
-/** A validation merged onto the configuration's part of it. */
 export function withDefaults(spec: SecretSpec, defaults: ValidationSpec | undefined): SecretSpec {
   return defaults && spec.type === "validation" ? mergeValidation(defaults, spec) : spec;
 }
 
-/** A file that a secret is made of. */
 export interface SecretFile {
   readonly path: string;
   readonly limitBytes: number;
@@ -108,9 +101,7 @@ async function loadCertificate(
   spec: CertificateSpec,
   context: LoadContext,
 ): Promise<CertificateSecret> {
-  if (spec.ocspStaple) {
-    refuse("an OCSP staple was given, and one cannot be served; leave it out");
-  }
+  if (spec.ocspStaple) refuse("an OCSP staple was given, and one cannot be served; leave it out");
   const { what, ...pems } = await readPair(spec, context);
   const { nowMs, tlsFault } = context;
   // The extended key usage is checked at the use: a listener needs another purpose than a dial.
@@ -120,7 +111,6 @@ async function loadCertificate(
   return { type: "certificate", ...pair };
 }
 
-/** The PEM texts of a pair, and its name in errors. */
 async function readPair(spec: CertificateSpec, context: LoadContext) {
   const { chain, key, pkcs12 } = spec;
   const password = spec.password && await readPassword(spec.password, context);
@@ -138,15 +128,10 @@ async function readPair(spec: CertificateSpec, context: LoadContext) {
   // Read in a fixed order, so that of two faults the same one is always reported.
   const chainBytes = await resolveSource(chain, context, { role: "certificate chain" });
   const keyBytes = await resolveSource(key, context, { role: "private key" });
-  const keyPem = await readPrivateKey(textOf(keyBytes), {
-    what: keyBytes.what,
-    ...password && { password },
-  });
-  return {
-    what: `${chainBytes.what} with ${keyBytes.what}`,
-    certPem: certificatesOf(chainBytes),
-    keyPem,
-  };
+  const options = { what: keyBytes.what, ...password && { password } };
+  const keyPem = await readPrivateKey(textOf(keyBytes), options);
+  const what = `${chainBytes.what} with ${keyBytes.what}`;
+  return { what, certPem: certificatesOf(chainBytes), keyPem };
 }
 
 /** The certificates of a text, which often contains the key, too. */

@@ -1,8 +1,4 @@
-/**
- * The peers that are accepted, from the parts of a validation to plain data that the peer check compiles.
- * A validation that would accept more peers than was meant is refused.
- * @module
- */
+/** Validations as plain data. One that would accept more peers than was meant is refused. @module */
 
 import { existsSync } from "node:fs";
 import { prepareRegexes } from "../../base/mod.ts";
@@ -158,11 +154,8 @@ async function readSystemRoots(context: LoadContext): Promise<Bundle> {
   }
   const options = { role: "system roots", limitBytes: CRL_LIMIT_BYTES };
   const read = await resolveSource({ kind: "file", path }, context, options);
-  const bundle = await readBundle(textOf(read), {
-    what: read.what,
-    lenient: true,
-    limitChars: CRL_LIMIT_BYTES,
-  });
+  const reading = { what: read.what, lenient: true, limitChars: CRL_LIMIT_BYTES };
+  const bundle = await readBundle(textOf(read), reading);
   const rootPems = faultOf(bundle.rootPems, context) === undefined
     ? bundle.rootPems
     : bundle.rootPems.filter((pem) => faultOf([pem], context) === undefined);
@@ -270,10 +263,7 @@ export function systemRootsPath(
  * Envoy's `combined_validation_context`: a merge of messages, in which single values of `dynamic` win,
  * lists join and booleans are or-ed. `defaults` comes from the configuration, `dynamic` from a source.
  */
-export function mergeValidation(
-  defaults: ValidationSpec,
-  dynamic: ValidationSpec,
-): ValidationSpec {
+export function mergeValidation(defaults: ValidationSpec, dynamic: ValidationSpec): ValidationSpec {
   return {
     ...defaults,
     ...dynamic,

@@ -275,9 +275,7 @@ export function derive(
       return fail(what, `its parts ask for too many rounds together; ${REEXPORT}`);
     }
     let last = createHash(hash.name).update(diversifier).update(mixed).digest();
-    for (let round = 1; round < rounds; round++) {
-      last = createHash(hash.name).update(last).digest();
-    }
+    for (let round = 1; round < rounds; round++) last = createHash(hash.name).update(last).digest();
     derived.push(...last);
     const addend = repeated(last, blockBytes).subarray(0, blockBytes);
     for (let at = 0; at < mixed.length; at += blockBytes) {

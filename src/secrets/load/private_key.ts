@@ -1,8 +1,4 @@
-/**
- * The one private key of a PEM text, and key material in PBES2 (RFC 8018), as OpenSSL writes it. Not left to
- * the runtimes: they accept different schemes, and neither bounds the work that a file can demand.
- * @module
- */
+/** Private keys in PEM and PBES2 (RFC 8018): the runtimes differ, and do not bound the work. @module */
 
 import { createDecipheriv, createHash, pbkdf2, scrypt } from "node:crypto";
 import {
@@ -261,9 +257,7 @@ async function derive(derivation: DerReader, options: DeriveOptions): Promise<Ui
   const salt = fields.read(TAG.octetString, "salt").body;
   if (salt.length > SALT_LIMIT_BYTES) return fail(what, "its salt is too long");
   if (oid === SCRYPT) return await deriveScrypt(fields, salt, options);
-  if (oid !== PBKDF2) {
-    return fail(what, `its key derivation ${oid} is not supported; use PBKDF2`);
-  }
+  if (oid !== PBKDF2) return fail(what, `its key derivation ${oid} is not supported; use PBKDF2`);
   const iterations = smallIntegerOf(fields.read(TAG.integer, "iterations"), "iterations");
   if (iterations < 1 || iterations > ITERATION_LIMIT) {
     return fail(what, `it asks for ${iterations} iterations, more than ${ITERATION_LIMIT}`);

@@ -1,7 +1,4 @@
-/**
- * The bytes of a `DataSource`, bounded. Errors name the source and never show its content.
- * @module
- */
+/** The bytes of a `DataSource`, bounded. Errors name the source and never show its content. @module */
 
 import { ProxyError } from "../../base/mod.ts";
 import type { DataSource } from "../model/secret.ts";
@@ -9,7 +6,6 @@ import type { DataSource } from "../model/secret.ts";
 /** Reads a whole regular file; throws `credentials_invalid` that names it. */
 export type ReadSource = (path: string, limitBytes: number) => Promise<Uint8Array>;
 
-/** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Certificates, keys, passwords, staples. */
@@ -34,7 +30,6 @@ export interface LoadContext {
   readonly tlsFault: TlsFault;
 }
 
-/** The content of a source and its name in errors. */
 export interface SourceBytes {
   readonly bytes: Uint8Array;
   /** `private key in /etc/tls/web.key`, `private key (inline)`. */

@@ -1,8 +1,4 @@
-/**
- * The secrets that a listener or upstream needs, with their sources; configuration is parsed to these types.
- * Equal references share one subscription, and a provider follows one secret of a source for the store.
- * @module
- */
+/** The secrets that a listener or upstream needs, their sources, and the providers of these. @module */
 
 import type { Address } from "../../base/mod.ts";
 import type { OnDemandRules } from "../../identity/mod.ts";
@@ -67,7 +63,6 @@ export type SecretSource =
     readonly withdrawalGraceMs?: number;
   };
 
-/** A source that the store follows. */
 export type ExternalSource = Exclude<SecretSource, { kind: "consul" }>;
 
 export interface SecretRef {
@@ -98,7 +93,6 @@ export interface ValidationRef {
   readonly defaults?: ValidationSpec;
 }
 
-/** Certificates that are fetched when a client names them. */
 export interface OnDemandPlan {
   /** The secret's name is the SNI; `source` must be `sds`. */
   readonly source: SecretSource;
@@ -154,7 +148,6 @@ export interface SecretEvents {
   onRemoved(reason?: string): void;
 }
 
-/** The events of followed files. */
 export type FileEvents = Pick<SecretEvents, "onSecret" | "onRejected" | "onRecovered">;
 
 export interface SecretWatch {
@@ -173,5 +166,4 @@ export interface SecretProvider {
   close(): Promise<void>;
 }
 
-/** Makes the provider of a source. */
 export type ProviderFactory = (source: ExternalSource) => SecretProvider;

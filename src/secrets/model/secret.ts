@@ -1,18 +1,12 @@
-/**
- * Secrets as values: decoded and checked as a whole, so that the TLS library can take them; what the store
- * holds and reports of them; and the parts of a secret with the places of their bytes. Plain data.
- * @module
- */
+/** Secrets as plain data, decoded and checked; their status; and the places of their parts. @module */
 
 import type { CertificatePair, OnDemandRules, PeerRules, Validation } from "../../identity/mod.ts";
 import type { TlsDirection } from "../../snapshot/mod.ts";
 
-/** A certificate chain with its key. */
 export interface CertificateSecret extends CertificatePair {
   readonly type: "certificate";
 }
 
-/** Which peers are accepted. */
 export interface ValidationSecret {
   readonly type: "validation";
   readonly validation: Validation;

@@ -1,8 +1,4 @@
-/**
- * Bounds on the cost of clients: the rate of new names per source, and the names that could not be had.
- * Both tables drop their oldest entries.
- * @module
- */
+/** Bounds on the cost of clients: the rate of new names, and names that could not be had. @module */
 
 import { type Clock, networkOf, type Random } from "../../base/mod.ts";
 
@@ -40,7 +36,6 @@ export class SourceRates {
   }
 }
 
-/** Names that could not be had, with the reasons. */
 export class NegativeNames {
   readonly #clock: Clock;
   readonly #random: Random;

@@ -1,16 +1,10 @@
-/**
- * The certificates of one listener that are fetched when a client names them: at most `maxEntries` that are
- * there, `maxPending` that are awaited, and the names of the configuration. A listener does not request a
- * certificate again that it has, so the least recently requested name is dropped first.
- * @module
- */
+/** The certificates of one listener that are fetched when a client names them. @module */
 
 import type { Clock, Counter, Deadline, Deadlines, Gauge, Random, Stats } from "../../base/mod.ts";
 import { judgeName } from "../../identity/mod.ts";
 import type { OnDemandPlan } from "../model/plan.ts";
 import { NegativeNames, SourceRates } from "./limits.ts";
 
-/** A name that is followed at its source. */
 export interface OnDemandSecret {
   readonly key: string;
   /** There is a value, and its source has not withdrawn it. */
@@ -88,7 +82,7 @@ export class OnDemand {
   /** Names of the configuration: never dropped. */
   readonly #pinned = new Map<string, Entry>();
   readonly #pending = new Map<string, Entry>();
-  /** The least recently requested one first. */
+  /** The least recently requested one first. A listener requests no certificate again that it has. */
   readonly #held = new Map<string, Entry>();
   readonly #negatives: NegativeNames;
   readonly #rates: SourceRates;
@@ -104,21 +98,12 @@ export class OnDemand {
     this.#negatives = new NegativeNames(options.clock, options.random);
     this.#rates = new SourceRates(options.clock);
     const { stats, credentials } = options;
-    this.#requested = stats.counter(
-      "on_demand_cert_requested_total",
-      "Server names whose certificate was requested from the source",
-      { credentials },
-    );
-    this.#updated = stats.counter(
-      "on_demand_cert_updated_total",
-      "Certificates that the source delivered, first ones and renewals",
-      { credentials },
-    );
-    this.#active = stats.gauge(
-      "on_demand_cert_active",
-      "Certificates fetched on demand that are held in memory now",
-      { credentials },
-    );
+    const requested = "Server names whose certificate was requested from the source";
+    this.#requested = stats.counter("on_demand_cert_requested_total", requested, { credentials });
+    const updated = "Certificates that the source delivered, first ones and renewals";
+    this.#updated = stats.counter("on_demand_cert_updated_total", updated, { credentials });
+    const active = "Certificates fetched on demand that are held in memory now";
+    this.#active = stats.gauge("on_demand_cert_active", active, { credentials });
     this.#pin();
   }
 
@@ -178,7 +163,6 @@ export class OnDemand {
     this.#changed();
   }
 
-  /** Names that could not be had are requested again. */
   refresh(): void {
     this.#negatives.clear();
   }

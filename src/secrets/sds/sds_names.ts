@@ -1,9 +1,4 @@
-/**
- * The names subscribed at one SDS server, with their followers and the last spec of each: the host of the
- * discovery protocol. A follower decodes and checks the offered secrets of one reference, and follows the
- * files that an offer names until another offer replaces them.
- * @module
- */
+/** The names subscribed at one SDS server, with their followers and the last spec of each. @module */
 
 import { type Clock, messageOf } from "../../base/mod.ts";
 import type { PlainMessage } from "../../wire/mod.ts";
@@ -14,7 +9,6 @@ import type { FileEvents, SecretEvents, SecretRef, SecretWatch } from "../model/
 import type { Secret, SecretSpec } from "../model/secret.ts";
 import type { SdsStats } from "./sds_reports.ts";
 
-/** One name and its followers. */
 export interface NameEntry {
   readonly name: string;
   readonly followers: Set<SdsFollower>;
@@ -134,9 +128,7 @@ export class SecretNames implements ResourceHost<PlainMessage> {
     const isCurrent = (entry: NameEntry) => this.#entries.get(entry.name) === entry;
     const changed = [...this.#changed];
     this.#changed.clear();
-    for (const { name } of changed) {
-      if (!this.#entries.has(name)) this.#options.stats.forget(name);
-    }
+    for (const { name } of changed) if (!this.#entries.has(name)) this.#options.stats.forget(name);
     this.#options.onChange(
       changed.filter((entry) => isCurrent(entry) && !entry.stream),
       changed.filter((entry) => !isCurrent(entry) && entry.stream),

@@ -1,8 +1,4 @@
-/**
- * Secrets from one SDS server: which names go over which stream, the variant of the protocol, and what is
- * reported when a stream fails. All names share one stream if the server allows it.
- * @module
- */
+/** Secrets from one SDS server. All names share one stream if the server allows it. @module */
 
 import { type Clock, formatAddress, type Log, type Random, type Stats } from "../../base/mod.ts";
 import { formatStatus, GrpcChannel, type GrpcLimits, type StreamEnd } from "../../grpc/mod.ts";
@@ -41,7 +37,6 @@ export interface SdsDeps {
 
 type SecretStream = XdsStream<PlainMessage>;
 
-/** Names in one log line. */
 const NAMES_SHOWN = 10;
 
 /** Every reference must have this server and variant as its source. */
@@ -120,7 +115,6 @@ export class SdsProvider implements SecretProvider {
     return Promise.resolve();
   }
 
-  /** Subscribes names that have no stream yet. */
   #join(entries: readonly NameEntry[]): void {
     if (entries.length === 0) return;
     if (this.#oneEach) {
@@ -135,7 +129,6 @@ export class SdsProvider implements SecretProvider {
     stream.change(entries.map(({ name }) => name), []);
   }
 
-  /** Unsubscribes names without followers. */
   #leave(entries: readonly NameEntry[]): void {
     const names = Map.groupBy(entries, ({ stream }) => stream);
     for (const [stream, gone] of names) {
@@ -229,9 +222,8 @@ export class SdsProvider implements SecretProvider {
     this.#failing.add(stream);
     this.#arrivals.begin();
     this.#health.failed(status, isAlone ? only : undefined);
-    const where = `SDS server "${server.name}" at ${
-      server.addresses.map(formatAddress).join(", ")
-    }`;
+    const addresses = server.addresses.map(formatAddress).join(", ");
+    const where = `SDS server "${server.name}" at ${addresses}`;
     const text = isRefusal && isAlone
       ? `The ${where} refused "${only}": ${reason}`
       : `Cannot read from the ${where}: ${reason}`;

@@ -1,9 +1,4 @@
-/**
- * Reports about one SDS server for operators: counters by secret, for a bounded number of names, and log
- * lines about failing streams. A fault that may pass is logged at debug level first; a lasting one is
- * logged once as a warning (envoy.md 1.6).
- * @module
- */
+/** Counters and log lines about one SDS server (envoy.md 1.6). @module */
 
 import type { Clock, Log, Stats } from "../../base/mod.ts";
 import { formatStatus, type GrpcStatus } from "../../grpc/mod.ts";

@@ -1,9 +1,4 @@
-/**
- * Envoy's `Secret` as a resource of the discovery protocol. It is read to the shape of proto3's JSON,
- * which the readers of secret files take: a wrapper becomes its value, and a message in an `Any` has its
- * fields beside its type.
- * @module
- */
+/** Envoy's `Secret` as a resource of the discovery protocol, in the shape of proto3's JSON. @module */
 
 import { plainBytes, type PlainMessage, Protobuf } from "../../wire/mod.ts";
 import { type ResourceType, XDS_TYPES } from "../../xds/mod.ts";
@@ -108,6 +103,7 @@ export const SECRET_RESOURCE: ResourceType<PlainMessage> = {
   },
 };
 
+/** A wrapper becomes its value, and a message in an `Any` has its fields beside its type. */
 function plainContext(context: PlainMessage): PlainMessage {
   const plain: Record<string, unknown> = { ...context };
   const {
@@ -116,9 +112,7 @@ function plainContext(context: PlainMessage): PlainMessage {
     custom_validator_config: extension,
   } = context;
   if (isMessage(depth)) plain.max_verify_depth = depth.value ?? 0;
-  if (isMessage(timestamp)) {
-    plain.require_signed_certificate_timestamp = timestamp.value ?? false;
-  }
+  if (isMessage(timestamp)) plain.require_signed_certificate_timestamp = timestamp.value ?? false;
   if (isMessage(extension)) plain.custom_validator_config = plainExtension(extension);
   return plain;
 }

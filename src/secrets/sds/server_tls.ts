@@ -1,9 +1,4 @@
-/**
- * TLS to an SDS server, with credentials from files or inline: read before each connection, so that the
- * next one uses rotated files. Our own check decides about the server; the TLS library checks
- * as well where it can express the rules.
- * @module
- */
+/** TLS to an SDS server; files are read before each connection, so rotated ones are used. @module */
 
 import { prepareRegexes, ProxyError } from "../../base/mod.ts";
 import {

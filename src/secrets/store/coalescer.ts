@@ -1,8 +1,4 @@
-/**
- * Few announcements of many changes: the first one after a quiet period is made in the same turn, and the
- * next ones after a pause that grows while changes keep coming.
- * @module
- */
+/** Announces the first of many changes in the same turn, and the next ones after growing pauses. @module */
 
 import type { Clock, Timer } from "../../base/mod.ts";
 

@@ -1,8 +1,4 @@
-/**
- * Warns of certificates that were not replaced when a third of their lifetime is left, again whenever half
- * of the rest is gone, and reports their expiry. One timer for all.
- * @module
- */
+/** Warns of certificates that were not replaced in time, and reports their expiry. @module */
 
 import { formatSpanMs, type Gauge, type Labels, type Timer } from "../../base/mod.ts";
 import type { CertificateSecret } from "../model/secret.ts";
@@ -44,11 +40,8 @@ export class ExpiryWatch {
   constructor(options: ExpiryOptions) {
     this.#options = options;
     this.#labels = new SecretLabels(options.stats, [EXPIRY]);
-    this.#near = options.stats.gauge(
-      "certificates_near_expiry",
-      "Certificates in use that have less than a third of their lifetime left",
-      options.scope,
-    );
+    const help = "Certificates in use that have less than a third of their lifetime left";
+    this.#near = options.stats.gauge("certificates_near_expiry", help, options.scope);
   }
 
   /** A certificate came, or replaced another. Its warnings come later, from a timer. */
@@ -95,25 +88,17 @@ export class ExpiryWatch {
     this.#near.set(near);
     const { stats, scope = {} } = this.#options;
     if (this.#watched.size === 0) return stats.remove("certificate_days_left", scope);
-    const left = stats.gauge(
-      "certificate_days_left",
-      "Whole days until the first certificate in use expires; negative once it has",
-      scope,
-    );
+    const help = "Whole days until the first certificate in use expires; negative once it has";
+    const left = stats.gauge("certificate_days_left", help, scope);
     left.set(Math.floor((earliestMs - nowMs) / DAY_MS));
     this.#arm(Math.min(LOOK_AGAIN_MS, Math.max(nextMs - nowMs, 1)));
   }
 
   #judge(watched: Watched, nowMs: number): void {
-    const { secret, certificate: { serial, notAfterMs } } = watched;
+    const { secret: { ref, source }, certificate: { serial, notAfterMs } } = watched;
     const leftMs = notAfterMs - nowMs;
     // Built for a line only: a burst of rotations checks all certificates again and again.
-    const fieldsOf = () => ({
-      secret: secret.ref.name,
-      source: secret.source,
-      serial,
-      expires: isoTime(notAfterMs),
-    });
+    const fieldsOf = () => ({ secret: ref.name, source, serial, expires: isoTime(notAfterMs) });
     const hadExpired = watched.hasExpired;
     // The wall clock may have been set back.
     watched.hasExpired = leftMs <= 0;
@@ -121,10 +106,8 @@ export class ExpiryWatch {
       this.#options.log.error("certificate has expired", fieldsOf());
     }
     if (watched.hasExpired || nowMs < watched.warnMs) return;
-    this.#options.log.warn("certificate expires soon and was not replaced", {
-      ...fieldsOf(),
-      expires_in: formatSpanMs(leftMs),
-    });
+    const fields = { ...fieldsOf(), expires_in: formatSpanMs(leftMs) };
+    this.#options.log.warn("certificate expires soon and was not replaced", fields);
     watched.warnMs = leftMs > 2 * LAST_WARNING_MS ? nowMs + leftMs / 2 : Infinity;
   }
 

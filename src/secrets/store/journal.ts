@@ -32,7 +32,6 @@ export interface Reported extends Named {
   readonly fault: string;
 }
 
-/** The faults of one secret that are reported. */
 interface FaultRecord {
   readonly faults: Set<string>;
   recoveries: number;
@@ -138,11 +137,8 @@ export class SecretJournal {
   }
 
   timedOut(of: Reported): void {
-    this.#count(
-      of,
-      TIMEOUTS,
-      "Times that the first value of the secret had not come within its time limit",
-    );
+    const help = "Times that the first value of the secret had not come within its time limit";
+    this.#count(of, TIMEOUTS, help);
     const reason = of.fault || "no answer";
     this.#event(of, "timed_out", reason);
     const fields = { ...fieldsOf(of), reason };
@@ -162,11 +158,7 @@ export class SecretJournal {
   }
 
   /** Adds an event for a new fault, and returns the fields of its line; `undefined`: it is known. */
-  #newFault(
-    of: Reported,
-    kind: "rejected" | "unreachable",
-    reason: string,
-  ): LogFields | undefined {
+  #newFault(of: Reported, kind: "rejected" | "unreachable", reason: string): LogFields | undefined {
     let record = this.#faults.get(of);
     if (!record) {
       const sinceMs = this.#options.clock.monotonic();

@@ -1,8 +1,4 @@
-/**
- * Keys of secrets and providers, equal for references to the same secret; and the names of sources for
- * people.
- * @module
- */
+/** Keys of secrets and providers, equal for the same secret; and the names of sources for people. @module */
 
 import { createHash, randomBytes } from "node:crypto";
 import { formatAddress } from "../../base/mod.ts";

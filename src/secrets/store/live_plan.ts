@@ -1,8 +1,4 @@
-/**
- * A plan with the subscriptions that it uses, and the state of credentials that follows from them. Pure:
- * the time is an argument.
- * @module
- */
+/** A plan with its subscriptions, and the state of credentials that follows from them. Pure. @module */
 
 import { isDeepStrictEqual } from "node:util";
 import { MESH_KEY } from "../../snapshot/mod.ts";
@@ -40,7 +36,6 @@ export interface Credentials {
   next: LivePlan | undefined;
 }
 
-/** Follows every secret of a plan. */
 export function livePlan(
   plan: CredentialsPlan,
   { fingerprint, onDemand, follow }: {
@@ -69,7 +64,6 @@ export function deadlineOf({ ref, subscription }: PlannedSecret): number {
   return subscription.startedMs + ref.initialFetchTimeoutMs;
 }
 
-/** The secrets whose first answer is awaited. */
 export function awaitedOf(live: LivePlan, nowMs: number): readonly PlannedSecret[] {
   return secretsOf(live).filter((secret) =>
     secret.subscription && !secret.subscription.answered && deadlineOf(secret) > nowMs
@@ -116,7 +110,6 @@ function warmingState(live: LivePlan, nowMs: number): CredentialsState {
   return { kind: "warming", waitingFor: awaitedOf(live, nowMs).map(textOf) };
 }
 
-/** The current secrets, enough or not. */
 function openState({ plan, certificates: planned, validation, onDemand }: LivePlan) {
   const certificates = planned.filter(isThere).map(keyOf);
   const onDemandKeys = (onDemand?.keys() ?? []).filter((key) => !certificates.includes(key));

@@ -1,8 +1,4 @@
-/**
- * The providers of all sources. Sources with the same key share one while it is used, and the code of a
- * kind is loaded for its first secret: a proxy without gRPC or YAML sources does not load either.
- * @module
- */
+/** The providers of all sources, shared by key; the code of a kind is loaded for its first secret. @module */
 
 import { type Clock, type Log, messageOf, type Random, type Stats } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";

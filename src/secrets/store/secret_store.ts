@@ -1,9 +1,4 @@
-/**
- * All certificates that are shown and all validations of peers, whatever their sources: follows the
- * secrets that listeners and upstreams need, keeps the last good value of each, and publishes what is
- * held. Runs on the main thread.
- * @module
- */
+/** Follows the secrets that are needed, keeps the last good values, and publishes them. @module */
 
 import {
   type Clock,
@@ -154,17 +149,14 @@ export class SecretStore {
     const credentials = this.#credentials.get(request.credentials);
     const onDemand = (credentials?.open ?? credentials?.next)?.onDemand;
     if (onDemand) return onDemand.request(request);
-    return Promise.resolve({
-      available: false,
-      reason: "no certificates are fetched on demand here",
-    });
+    const reason = "no certificates are fetched on demand here";
+    return Promise.resolve({ available: false, reason });
   }
 
   statuses(): readonly SecretStatus[] {
     return this.#subscriptions.all().map((subscription) => subscription.status());
   }
 
-  /** The last thousand, oldest first. */
   events(): readonly SecretEvent[] {
     return this.#journal.events();
   }

@@ -1,9 +1,4 @@
-/**
- * One followed secret: its last good value, which outlives its source's faults, and the events of the source
- * that are changes. A value is a change if its content differs, however it came, and {@link Subscription.held}
- * is another object exactly then. A fault is reported when it begins or changes, and its end once.
- * @module
- */
+/** One followed secret: its last good value, which outlives its source's faults. @module */
 
 import { isDeepStrictEqual } from "node:util";
 import type { SecretEvents, SecretRef, SecretWatch } from "../model/plan.ts";
@@ -23,6 +18,7 @@ export class Subscription implements SecretEvents, OnDemandSecret {
   users = 0;
   /** An operator named it. Little is reported of a secret that a client named until it is there. */
   configured = false;
+  /** Another object exactly when the content has changed. */
   held: HeldSecret<Secret> | undefined;
   /** There is a value, or none can come for now: a listener need not wait for the first one any more. */
   answered = false;
@@ -72,7 +68,6 @@ export class Subscription implements SecretEvents, OnDemandSecret {
     return this.#unreachable || this.#rejected;
   }
 
-  /** Why there is no value. */
   get absence(): string {
     if (!this.withdrawn) return "not come";
     return this.#updatedMs > 0 ? "withdrawn" : "not known to its source";

@@ -1,8 +1,4 @@
-/**
- * All followed secrets: equal references share one subscription, which ends with its last user. A secret
- * that an earlier run held is the first value until its source answers.
- * @module
- */
+/** All followed secrets: equal references share one subscription, which ends with its last user. @module */
 
 import type { Clock } from "../../base/mod.ts";
 import type { ExternalRef, SecretRef, SecretSource } from "../model/plan.ts";

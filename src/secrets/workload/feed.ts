@@ -1,9 +1,4 @@
-/**
- * One method of a Workload API: a stream that is kept open while there are followers, whose last status
- * decides when the next one is opened (SPIFFE Workload Endpoint 6). Later followers get its last message.
- * A follower turns each message into the secret of one reference.
- * @module
- */
+/** One method of a Workload API: a stream that is kept open while there are followers. @module */
 
 import process from "node:process";
 import { Backoff, type Clock, messageOf, type Random, type Timer } from "../../base/mod.ts";
@@ -125,6 +120,7 @@ export class Feed<M> {
     }
   }
 
+  /** The status decides when the next stream is opened (SPIFFE Workload Endpoint 6). */
   #ended({ status, answered, isWell, isBrief }: StreamEnd): Reopening {
     // An agent that gives and withdraws again and again is not called faster for it.
     if (answered && !isBrief) this.#quickBackoff.reset();

@@ -1,8 +1,4 @@
-/**
- * Selects the SVID and the bundles of a reference, and checks the rules of the X509-SVID standard for a
- * leaf beyond those for any certificate. Pure.
- * @module
- */
+/** Selects the SVID and bundles of a reference, and checks X509-SVID's rules for a leaf. Pure. @module */
 
 import { createPrivateKey, createPublicKey } from "node:crypto";
 import { messageOf, ProxyError } from "../../base/mod.ts";
@@ -41,7 +37,6 @@ export function chooseSvid(
   return fitting.find(({ spiffeId }) => spiffeId === idInUse) ?? fitting[0];
 }
 
-/** Says that no SVID fits, and which ones there are. */
 export function absence({ svids }: SvidMessage): string {
   const offered = svids.slice(0, OFFERED_LIMIT).map(({ spiffeId, hint }) =>
     hint === "" ? shown(spiffeId) : `${shown(spiffeId)} with hint ${shown(hint)}`
@@ -129,9 +124,7 @@ function checkLeaf(svid: Svid, der: Uint8Array): void {
   }
   if (uri !== svid.spiffeId) fail(`${named} is a certificate of ${shown(uri)}`);
   if (leaf.basicConstraints?.ca) fail(`${named} is a CA's`);
-  if (!allowsKeyUsage(leaf, "digitalSignature")) {
-    fail(`${named} has no key usage digitalSignature`);
-  }
+  if (!allowsKeyUsage(leaf, "digitalSignature")) fail(`${named} has no key usage digitalSignature`);
   if (allowsKeyUsage(leaf, "keyCertSign") || allowsKeyUsage(leaf, "cRLSign")) {
     fail(`${named} has the key usage of a CA`);
   }

@@ -1,8 +1,4 @@
-/**
- * Responses of the SPIFFE Workload API as values: bounded, with their mandatory fields, and with nothing
- * inside decoded yet. A message that breaks a rule is refused whole (SPIFFE Workload API 4.5).
- * @module
- */
+/** Responses of the SPIFFE Workload API (4.5): one that breaks a rule is refused whole. @module */
 
 import { messageOf, ProxyError } from "../../base/mod.ts";
 import { parseTrustDomainId } from "../../identity/mod.ts";

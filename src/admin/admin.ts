@@ -1,8 +1,4 @@
-/**
- * The routes of the admin server. Each page reads the state when it is requested; a POST drains, ends,
- * reloads, resets counters or sets the log level.
- * @module
- */
+/** The routes of the admin server. Each page reads the state when it is requested. @module */
 
 import { type Context, Hono } from "hono";
 import { LOG_LEVELS, messageOf } from "../base/mod.ts";

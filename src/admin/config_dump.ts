@@ -1,8 +1,4 @@
-/**
- * `/config_dump`: the state in force, and its origin. Credentials are listed field by field, so that a
- * new field is not shown without a decision.
- * @module
- */
+/** `/config_dump`. Credentials are listed by field: none is shown without a decision. @module */
 
 import type { Intention } from "../policy/mod.ts";
 import { type ChainPart, INBOUND_KEY, type PluginUse, type Snapshot } from "../snapshot/mod.ts";

@@ -1,7 +1,4 @@
-/**
- * The page at `/`: the state of the proxy and its other pages. Plain HTML that loads nothing else.
- * @module
- */
+/** The page at `/`: the state and the other pages. Plain HTML that loads nothing else. @module */
 
 import { html } from "hono/html";
 import { formatSpanMs } from "../base/mod.ts";

@@ -40,10 +40,7 @@ export async function metricsText(view: AdminView): Promise<string> {
   return hide(statsPages(view, await measuredData(view)).prometheus(), view.secrets());
 }
 
-/**
- * `POST /reset_counters`: counters are shown from zero again. The counters themselves go on: the pages of the
- * admin server subtract the earlier value; Prometheus on its own address and StatsD see no change.
- */
+/** `POST /reset_counters`: the admin server's pages count from zero; other sinks do not. */
 export class CounterReset {
   #before = new Map<string, number>();
 

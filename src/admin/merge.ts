@@ -1,7 +1,4 @@
-/**
- * Several data paths seen as one, and listeners that wait for secrets, which the snapshot leaves out.
- * @module
- */
+/** Several data paths seen as one, and listeners that wait for secrets. @module */
 
 import { mergeStats, type Sample } from "../base/mod.ts";
 import type {

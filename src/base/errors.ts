@@ -1,16 +1,9 @@
-/**
- * The one table of failures: origin, log level, response. Everything that fails in Postern throws a
- * {@link ProxyError} with a code from here; callers match on `code`, never on `message`.
- * @module
- */
+/** The table of failures, all thrown as {@link ProxyError}. Match on `code`, never `message`. @module */
 
 /** The side that ended or broke a connection. */
 export type Origin = "downstream" | "upstream" | "proxy" | "agent" | "user";
 
-/**
- * A failure of traffic that the mesh allows is a warning; a decision of a rule, or a failure that a caller
- * alone causes, is not. Metrics count each.
- */
+/** Failed traffic that the mesh allows is a warning; a rule's decision, a caller's fault is not. */
 export type Severity = "debug" | "info" | "warn";
 
 /** Envoy's `%RESPONSE_FLAGS%`; `""`: `-`. */
@@ -65,10 +58,7 @@ function plain(status: number, details: string, text = "", flag: ResponseFlag = 
   return { status, text, flag, details };
 }
 
-/**
- * One row of the table; `flag`: Envoy's flag of a connection that ended with the code. Without `reply` no
- * request should end with the code, and gets {@link INTERNAL}.
- */
+/** `flag`: Envoy's, of a connection. A request without `reply` gets {@link INTERNAL}. */
 type ErrorFacts = readonly [origin: Origin, severity: Severity, flag?: ResponseFlag, reply?: Reply];
 
 const FACTS = {

@@ -1,9 +1,4 @@
-/**
- * Log lines: a constant message and fields. Text for people, JSON for collectors. Callers never pass keys,
- * tokens or payload; this module does not search for them. The last filter of text for people is here, too:
- * content from strangers must neither act on a terminal, nor change the order of reading, nor be a password.
- * @module
- */
+/** Log lines, and the filter of text for people. Callers never pass keys, tokens, payload. @module */
 
 import type { Clock } from "./clock.ts";
 

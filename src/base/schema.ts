@@ -1,9 +1,4 @@
-/**
- * Valibot schemas for configuration, whose messages continue a sentence that begins with the path: texts,
- * numbers, durations, addresses, strict objects, and schemas made of a function. A file of its own beside
- * `mod.ts`, because it loads Valibot, which data workers do without.
- * @module
- */
+/** Valibot schemas for configuration. Not in `mod.ts`: data workers do without Valibot. @module */
 
 import * as v from "valibot";
 import { type Address, hostFault } from "./host.ts";

@@ -1,9 +1,4 @@
-/**
- * Counters, gauges and histograms, and their text for Prometheus. A handle is resolved once and then only
- * added to, so the hot path touches one number. Each worker has its own registry; {@link mergeStats} joins
- * their samples on a read.
- * @module
- */
+/** Counters, gauges, histograms. A handle is resolved once: hot paths touch one number. @module */
 
 export type Labels = Readonly<Record<string, string>>;
 

@@ -1,8 +1,4 @@
-/**
- * JSON values and their fields. A reader returns the empty value for a field that is absent or has another
- * type: input was checked against its shape before (`shapes.ts`).
- * @module
- */
+/** JSON values and their fields. A reader returns the empty value for any other type. @module */
 
 import { parseDurationMs } from "../base/mod.ts";
 

@@ -1,9 +1,4 @@
-/**
- * The current state as plain, immutable data that the data path acts on. It consists of keyed parts, each
- * with a version that changes exactly when its content does, so that a worker receives only changed parts.
- * A snapshot is replaced whole and never edited.
- * @module
- */
+/** The state as immutable parts, each with a version that changes with its content. @module */
 
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
@@ -18,10 +13,7 @@ export interface SnapshotPart {
   readonly version: number;
 }
 
-/**
- * The proxy's own identity and the roots that it trusts, for every listener and upstream without
- * credentials of their own. They are validated as a whole before they are put here.
- */
+/** The proxy's identity and roots, for parts without credentials. Validated as a whole. */
 export interface CredentialsPart extends SnapshotPart {
   /** Leaf first, then intermediates, as PEM. */
   readonly certPem: string;
@@ -79,10 +71,7 @@ export interface PolicyPart extends SnapshotPart, IntentionPolicy {}
 
 export type TlsVersion = "TLSv1.2" | "TLSv1.3";
 
-/**
- * TLS versions and suites: the mesh config entry's TLS block, or those of one listener or upstream. The
- * defaults are 1.2 to 1.3 and the engine's suites.
- */
+/** TLS of the mesh entry, a listener or an upstream. Default: 1.2 to 1.3, the engine's suites. */
 export interface TlsDirection {
   readonly minVersion: TlsVersion;
   readonly maxVersion: TlsVersion;
@@ -185,10 +174,7 @@ export interface InboundPart extends SnapshotPart {
   readonly credentials: string | null;
 }
 
-/**
- * A path of the local service for callers outside the mesh, without TLS and intentions, such as metrics or
- * the health checks of the agent.
- */
+/** A path of the local service for callers outside the mesh, without TLS and intentions. */
 export interface ExposedPart extends SnapshotPart {
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   /** Only requests for exactly this path are forwarded, with any query. */
@@ -304,10 +290,7 @@ export interface TargetPart extends SnapshotPart {
   readonly key: string;
   /** Sent in the ClientHello. */
   readonly sni: string;
-  /**
-   * The cluster's name as Consul gives it to Envoy, for statistics and the admin server;
-   * {@link clusterNames} adds the prefix of failover targets.
-   */
+  /** The cluster as Consul names it to Envoy; {@link clusterNames} adds the failover prefix. */
   readonly cluster: string;
   /** The server must prove one of these SPIFFE URIs, unless the upstream has credentials of its own. */
   readonly spiffeUris: readonly string[];
@@ -315,10 +298,7 @@ export interface TargetPart extends SnapshotPart {
   readonly endpoints: readonly Endpoint[];
   /** Registered instances that are not dialled; for display only. */
   readonly unhealthy: readonly Endpoint[];
-  /**
-   * Endpoints before the list turned empty, dialled only when failover has nothing either: a stopping
-   * agent empties its instances for everyone (consul_live 10.1).
-   */
+  /** The last endpoints before a stopping agent emptied the list (consul_live 10.1); dialled last. */
   readonly lastResort: readonly Endpoint[];
   /** Why {@link endpoints} is empty, for people; `""`: it is not. */
   readonly lack: string;

@@ -1,8 +1,4 @@
-/**
- * Our numbers under Envoy's names, for dashboards and alerts that were made for Envoy. Pure: from samples,
- * and from the snapshot's listeners, clusters and secrets.
- * @module
- */
+/** Our numbers under Envoy's names, for dashboards and alerts made for Envoy. Pure. @module */
 
 import { addSamples, type Labels, type Sample } from "../../base/mod.ts";
 import { LOCAL_APP } from "./clusters.ts";

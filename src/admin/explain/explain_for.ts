@@ -1,8 +1,4 @@
-/**
- * Explains a request: the data paths decide, and Consul adds what it alone has, such as the intentions of the
- * called service. An upstream that is refused has an answer as well.
- * @module
- */
+/** Explains a request: the data paths decide, Consul adds the intentions of the callee. @module */
 
 import { type ExplainQuery, type SplitView, takeForm, type TargetView } from "../../proxy/mod.ts";
 import type { CalleeVerdict, ExplanationView } from "./verdict.ts";

@@ -1,7 +1,4 @@
-/**
- * An explained request as it may be shown: the answer of all data paths and of Consul, and its verdict.
- * @module
- */
+/** An explained request as it may be shown: the answers, and the verdict over them. @module */
 
 import type { ErrorCode } from "../../base/mod.ts";
 import type { Explanation, LocalReply, SplitView, TargetView } from "../../proxy/mod.ts";

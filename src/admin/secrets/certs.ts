@@ -1,8 +1,4 @@
-/**
- * `/certs`: the mesh certificate, its chain and its roots; then every certificate and CA in use, from any
- * source, with its users and its remaining lifetime. Fields that Envoy's `/certs` has carry Envoy's names.
- * @module
- */
+/** `/certs`: the mesh certificate, then every certificate and CA in use with its users. @module */
 
 import {
   type CredentialsPart,

@@ -1,8 +1,4 @@
-/**
- * Secrets for `/config_dump`: in the shape of Envoy's `SecretsConfigDump`, and the snapshot's parts; and for
- * `/events`. Every field is listed by name, so that a new one is not shown without a decision.
- * @module
- */
+/** Secrets for `/config_dump` and `/events`, by field: none is shown without a decision. @module */
 
 import type { PeerRules, Validation } from "../../identity/mod.ts";
 import type {

@@ -1,8 +1,4 @@
-/**
- * HTTP servers beside the data path: bounded in headers, time and connections, without bodies. A small server
- * has a few paths, for orchestrators and metric collectors.
- * @module
- */
+/** HTTP servers beside the data path, bounded in headers, time and connections. @module */
 
 import {
   createServer,

@@ -1,8 +1,4 @@
-/**
- * Parses the command line into a {@link Command}. Reads nothing but `argv` and `env`; every contradiction
- * is found here, before anything is started.
- * @module
- */
+/** Parses the command line. Finds every contradiction before anything is started. @module */
 
 import {
   type FlagGroup,

@@ -1,9 +1,4 @@
-/**
- * Flags of `consul connect envoy` that Postern does not have. Flags that configure Envoy alone are taken, with
- * a warning, so that units and job files need no edit; flags that would change the proxy or its addresses are
- * refused, with their replacement.
- * @module
- */
+/** Flags of `consul connect envoy` that Postern lacks: taken with a warning, or refused. @module */
 
 import { type FlagValues, readFlagTable } from "../flags/parse_flags.ts";
 

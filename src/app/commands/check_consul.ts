@@ -1,9 +1,4 @@
-/**
- * `postern check -sidecar-for ID`: a report on a proxy's configuration in Consul, with the parts that
- * Postern does not follow. Opens no listener and registers nothing; the certificate is fetched, since
- * whether it can be had is part of the report.
- * @module
- */
+/** `postern check` of a proxy in Consul. Fetches its certificate, too; registers nothing. @module */
 
 import process from "node:process";
 import {

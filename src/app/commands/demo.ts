@@ -1,8 +1,4 @@
-/**
- * The demonstration mesh: `web` calls `api` over HTTP through two sidecars in processes of their own. Prints
- * commands to try, and a status line.
- * @module
- */
+/** The demonstration mesh: `web` calls `api` through two sidecar processes. @module */
 
 import process from "node:process";
 import { sleep, systemClock } from "../../base/mod.ts";

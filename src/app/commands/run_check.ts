@@ -1,9 +1,4 @@
-/**
- * `postern check`: is this configuration one that `postern proxy` would serve with? Opens no listener
- * and changes nothing; flags, files and every secret they name are read once. The agent is asked about
- * a proxy that it knows (`check_consul.ts`).
- * @module
- */
+/** `postern check`: reads configuration and secrets as a proxy would; changes nothing. @module */
 
 import process from "node:process";
 import {

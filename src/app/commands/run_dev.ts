@@ -1,7 +1,4 @@
-/**
- * `postern dev`: an agent in memory for development and tests, and with `-demo` a whole mesh on it.
- * @module
- */
+/** `postern dev`: an agent in memory, and with `-demo` a whole mesh on it. @module */
 
 import process from "node:process";
 import {

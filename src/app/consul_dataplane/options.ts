@@ -1,7 +1,4 @@
-/**
- * The settings of `postern dataplane` as one value, checked, with a warning for each without an effect.
- * @module
- */
+/** The settings of `postern dataplane`, checked, with a warning for each without effect. @module */
 
 import { quote, usage } from "../flags/parse_flags.ts";
 import { hostFault, messageOf, ProxyError } from "../../base/mod.ts";

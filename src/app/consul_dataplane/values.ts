@@ -1,8 +1,4 @@
-/**
- * The values of the settings of `postern dataplane`: a flag counts before a variable, a variable before the
- * configuration file.
- * @module
- */
+/** Values of `postern dataplane`: flags, then variables, then the configuration file. @module */
 
 import {
   type FlagSpec,

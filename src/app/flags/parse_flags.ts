@@ -1,8 +1,4 @@
-/**
- * Tables of flags, and flags as Go programs take them: `-x` and `--x` are the same, `-x=v` and `-x v` too; a
- * switch takes a value only with `=`; `--` ends the flags.
- * @module
- */
+/** Flags as Go takes them: `-x v`, `--x=v`; a switch takes a value only with `=`. @module */
 
 import { nearest, ProxyError } from "../../base/mod.ts";
 

@@ -1,8 +1,4 @@
-/**
- * The flags of `postern proxy` (and `check`) as one value, checked as a whole: nothing has been read or
- * opened yet when this throws.
- * @module
- */
+/** The flags of `postern proxy` and `check` as one value, checked before any effect. @module */
 
 import { type FlagValues, usage } from "./parse_flags.ts";
 import { defined } from "../../base/schema.ts";

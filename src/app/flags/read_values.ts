@@ -1,8 +1,4 @@
-/**
- * Values of flags: addresses, ports, durations, numbers, choices, upstreams. A reader takes the default from
- * the flag's table, and throws `usage` with the flag, its value and the form that it wants.
- * @module
- */
+/** Readers of flags' values. They throw `usage` with flag, value and wanted form. @module */
 
 import { type FlagValues, quote, usage } from "./parse_flags.ts";
 import {

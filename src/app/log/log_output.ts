@@ -1,8 +1,4 @@
-/**
- * Puts log lines into this thread's ring; the main thread takes them out and writes them to standard error, as
- * far as that takes them at once. Logging never delays traffic; a line says so when lines were lost.
- * @module
- */
+/** Log lines into rings, and from there to standard error. Traffic never waits for it. @module */
 
 import process from "node:process";
 import {

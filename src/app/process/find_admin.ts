@@ -1,8 +1,4 @@
-/**
- * Finds the admin server of a proxy on this machine. Without `-admin-bind` a proxy takes the first free port
- * of a range, and each admin server names the flags that its proxy was started with.
- * @module
- */
+/** Finds a proxy's admin server on this machine, by the flags of the proxy. @module */
 
 import { resolve } from "node:path";
 import * as v from "valibot";
@@ -139,10 +135,7 @@ function detailsOf({ postern: { pid, trust_domain: domain, options } }: Info): r
   ];
 }
 
-/**
- * Describes another proxy on this machine with this id: two of one id bind the same ports. `own`: the
- * address of this process's admin server.
- */
+/** Describes another proxy of this id, which binds the same ports. `own`: our admin server. */
 export async function findRival(
   proxyId: string,
   { ask, own }: { readonly ask: AskAdmin; readonly own?: AdminAddress | undefined },

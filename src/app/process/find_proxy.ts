@@ -1,8 +1,4 @@
-/**
- * Finds the registered proxy, with tries until the agent answers: a supervisor may start the proxy before
- * the agent. A refusal ends the start; an agent that does not answer does not.
- * @module
- */
+/** Finds the registered proxy; tries until the agent answers. A refusal ends the start. @module */
 
 import {
   Backoff,
@@ -32,10 +28,7 @@ interface FindProxyDeps {
   readonly signal: AbortSignal;
   /** There may be a stored state, from which the proxy serves without the agent. */
   readonly hasState: boolean;
-  /**
-   * Called for each failure, and while the agent hangs, when nothing can start before its answer. `reason`
-   * gives the server, the time and the cause.
-   */
+  /** Called for each failure, and while the agent hangs. `reason`: server, time and cause. */
   onWaiting(reason: () => string): Promise<void>;
 }
 
@@ -55,10 +48,7 @@ const FIND = {
   gateway: "findGateway",
 } as const satisfies Record<ProxyName["by"], keyof Consul>;
 
-/**
- * The id by Consul's own defaults: the result of {@link findProxy} where the agent does not answer and there
- * is a stored state.
- */
+/** The id by Consul's defaults, used while the agent is away and there is a stored state. */
 export function usualIdOf({ by, id }: ProxyName): string {
   if (by === "gateway") return id || "ingress-gateway";
   return by === "sidecar_for" ? `${id}-sidecar-proxy` : id;

@@ -1,8 +1,4 @@
-/**
- * Gives metrics to the sinks that the proxy's configuration names, as Envoy does: Prometheus and `/stats` on
- * addresses of their own, StatsD and DogStatsD. Runs in the main thread and follows the registration.
- * @module
- */
+/** The sinks of metrics that the proxy's registration configures, as for Envoy. @module */
 
 import {
   type AdminView,

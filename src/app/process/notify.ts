@@ -1,9 +1,4 @@
-/**
- * Notifies systemd: ready, reloading, stopping, alive. This process sends the messages, so
- * `NotifyAccess=main` is enough; where the runtime cannot send a datagram, the program `systemd-notify` does,
- * and the unit needs `NotifyAccess=all`.
- * @module
- */
+/** Notifies systemd. Where `systemd-notify` has to send, `NotifyAccess=all` is needed. @module */
 
 import { execFile } from "node:child_process";
 import { type Clock, type Log, printable, type Timer } from "../../base/mod.ts";
@@ -60,10 +55,7 @@ export class Notifier {
     this.#notify(statusLine(status));
   }
 
-  /**
-   * With a watchdog, sends a sign of life twice per interval while `healthy` is true. Without it the
-   * supervisor ends and restarts this process.
-   */
+  /** Sends signs of life while `healthy`; without them systemd's watchdog ends this process. */
   startWatchdog(healthy: () => boolean): void {
     const { env, pid } = this.#options;
     const intervalUs = Number(env.WATCHDOG_USEC ?? "0");

@@ -1,8 +1,4 @@
-/**
- * Judges whether the proxy is ready, on request and every few seconds, and reports changes. A listener that
- * never was up does not take away the traffic of the others.
- * @module
- */
+/** Judges readiness. A listener that never was up does not stop the traffic of others. @module */
 
 import { type Health, mergeListeners, withWarming } from "../../admin/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";

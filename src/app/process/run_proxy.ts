@@ -1,7 +1,4 @@
-/**
- * `postern proxy`: the process with its log, its data plane, its admin server and its signals.
- * @module
- */
+/** `postern proxy`: the process with log, data plane, admin server and signals. @module */
 
 import { getPriority, setPriority } from "node:os";
 import process from "node:process";
@@ -232,11 +229,7 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
   };
 }
 
-/**
- * Lowers the priority of the calling thread (on Linux each thread has its own), so that a burst of changes,
- * such as a thousand certificates, is read a little later and no request waits for it. Called once the data
- * workers run: a new thread begins with the priority of its maker.
- */
+/** Lowers this thread's priority below traffic's. New threads inherit it: workers come first. */
 function giveWayToTraffic(): void {
   if (process.platform !== "linux") return;
   try {

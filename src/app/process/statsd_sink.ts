@@ -1,8 +1,4 @@
-/**
- * Sends statistics to a StatsD or DogStatsD server: the increase of counters since the last time, the value
- * of gauges. Datagrams: a server that is away or slow costs only its numbers.
- * @module
- */
+/** Sends counters' increases and gauges to StatsD or DogStatsD, as datagrams. @module */
 
 import { type AdminView, type SinkStat, sinkStats } from "../../admin/mod.ts";
 import { BUCKETS_MS, type Log, messageOf, ProxyError, type Timer } from "../../base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The data plane in worker threads. A worker that dies is replaced and gets the whole snapshot; the others go
- * on serving meanwhile.
- * @module
- */
+/** The data plane in worker threads. A worker that dies is replaced. @module */
 
 import { type LogLevel, messageOf, type Timer } from "../../base/mod.ts";
 import { type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";

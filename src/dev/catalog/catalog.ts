@@ -1,8 +1,4 @@
-/**
- * The catalog: nodes with their services and checks. A write takes an index from the store and wakes the
- * readers of its topics.
- * @module
- */
+/** The catalog: nodes, services, checks. A write wakes the readers of its topics. @module */
 
 import { type JsonObject, stableJson } from "../json.ts";
 import {

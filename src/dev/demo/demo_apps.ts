@@ -1,7 +1,4 @@
-/**
- * The applications of the demonstration mesh, and requests that show whether they answer.
- * @module
- */
+/** The applications of the demonstration mesh, and requests that probe them. @module */
 
 import { systemClock } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * `postern plugin dev`: runs a mesh on this machine with the plugin in it, loads the plugin again whenever it
- * is saved, and shows its effect on each request.
- * @module
- */
+/** `postern plugin dev`: runs a mesh with the plugin, and loads it again when it is saved. @module */
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { builtinModules } from "node:module";

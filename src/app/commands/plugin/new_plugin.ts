@@ -1,8 +1,4 @@
-/**
- * `postern plugin new`: a directory with a plugin that works, tests that pass, and the types that an editor
- * needs.
- * @module
- */
+/** `postern plugin new`: a directory with a plugin that works, its tests and types. @module */
 
 import { usage } from "../../flags/parse_flags.ts";
 import { mkdir, rm, writeFile } from "node:fs/promises";

@@ -1,8 +1,4 @@
-/**
- * `postern plugin test`: the tests of plugins, run in this process. A test is a file of its own beside the
- * plugin, bundled as the plugin is, which gets the kit and a test runner from the executable.
- * @module
- */
+/** `postern plugin test`: runs tests, bundled as plugins are, in this process. @module */
 
 import process from "node:process";
 import { type Clock, formatText, messageOf, systemClock } from "../../../base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The types that an author's editor and our check need: the contract's, the kit's, those of the libraries
- * inside the executable, and of TypeScript's own those of the language and of a worker.
- * @module
- */
+/** The types that an author's editor and our check need. @module */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";

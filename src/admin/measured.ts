@@ -15,7 +15,6 @@ import { upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
 import { configuredTags, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { envoyStats } from "./envoy/envoy_stats.ts";
 
-/** Content type of {@link metricsText}. */
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 export async function shownData(
@@ -28,10 +27,7 @@ export async function shownData(
 export async function measuredData(view: AdminView): Promise<MergedView> {
   const { merged, listeners } = await shownData(view);
   const troubles = upstreamTroubles(view, merged.endpoints);
-  const usable = [
-    ...usableSamples(listeners),
-    ...upstreamSamples(view, troubles),
-  ];
+  const usable = [...usableSamples(listeners), ...upstreamSamples(view, troubles)];
   return { ...merged, samples: [...merged.samples, ...usable] };
 }
 
@@ -73,7 +69,6 @@ export interface SinkStat extends Pick<Sample, "kind" | "value" | "counts"> {
   readonly tags: Readonly<Record<string, string>>;
 }
 
-/** Statistics under Envoy's names. */
 export async function sinkStats(view: AdminView): Promise<readonly SinkStat[]> {
   const merged = await measuredData(view);
   const source = sourceLabels(view.snapshot());

@@ -73,12 +73,7 @@ export function statsPages(
   view: AdminView,
   merged: MergedView,
   wanted: WantedStats = EVERYTHING,
-): {
-  text(): string;
-  json(): unknown;
-  postern(): unknown;
-  prometheus(): string;
-} {
+): { text(): string; json(): unknown; postern(): unknown; prometheus(): string } {
   const isWanted = (line: string, { kind, value, counts }: Measured) =>
     (wanted.kind === "all" || wanted.kind === kind) &&
     !(wanted.usedOnly && value === 0 && !counts?.some((count) => count > 0)) &&

@@ -45,6 +45,7 @@ function broken(flag: ResponseFlag, reason: string, status = 503): Reply {
 
 const CONNECTION_FAILURE = broken("UF", "remote connection failure");
 const CONNECTION_TIMEOUT = broken("UF", "connection timeout");
+const OVERFLOW: Reply = { ...broken("UO", "overflow"), says: "x-envoy-overloaded" };
 const DENIED = plain(403, "rbac_access_denied_matched_policy[none]", "RBAC: access denied");
 const INTERNAL = plain(500, "internal", "internal error");
 const NO_ENDPOINT = plain(503, "no_healthy_upstream", "no healthy upstream", "UH");
@@ -85,10 +86,7 @@ const FACTS = {
   // Routing.
   route_not_found: ["proxy", "info", "", plain(404, "route_not_found", "", "NR")],
   no_endpoint: ["upstream", "warn", "UH", NO_ENDPOINT],
-  limit_reached: ["proxy", "warn", "UO", {
-    ...broken("UO", "overflow"),
-    says: "x-envoy-overloaded",
-  }],
+  limit_reached: ["proxy", "warn", "UO", OVERFLOW],
   // Dialling.
   endpoint_refused: ["upstream", "warn", "UF", CONNECTION_FAILURE],
   endpoint_untrusted: ["upstream", "warn", "UF", CONNECTION_FAILURE],
@@ -145,7 +143,6 @@ export function severityOf(code: ErrorCode): Severity {
   return FACTS[code][1];
 }
 
-/** Envoy's flag of a connection that ended with the code. */
 export function connectionFlagOf(code: ErrorCode): ResponseFlag {
   const facts: ErrorFacts = FACTS[code];
   return facts[2] ?? "";

@@ -50,9 +50,8 @@ export function hostFault(host: string): string | undefined {
   const isIpv6 = host.includes(":");
   const looksLikeIpv4 = /(?:^|\.)(?:\d+|0[xX][\da-fA-F]*)\.?$/.test(host);
   if (!isIpv6 && !looksLikeIpv4) return undefined;
-  if (canonicalIpText(isIpv6 ? host.replace(/%[\w.-]+$/, "") : host) !== undefined) {
-    return undefined;
-  }
+  const address = isIpv6 ? host.replace(/%[\w.-]+$/, "") : host;
+  if (canonicalIpText(address) !== undefined) return undefined;
   const shown = host.slice(0, 80).replace(/[^\x21-\x7e]/g, "?");
   return `${JSON.stringify(shown)}, which is no IPv${isIpv6 ? 6 : 4} address`;
 }

@@ -148,10 +148,7 @@ export function hasUnseen(text: string): boolean {
 
 /** Escapes invisible and reordering characters as JSON does; `text` may be JSON. */
 export function escapeUnseen(text: string): string {
-  return text.replace(
-    UNSEEN,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  return text.replace(UNSEEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 /** `text` without user and password before the `@` of an address. */

@@ -14,7 +14,6 @@ export interface DevAgentOptions extends WorldOptions {
   readonly port?: number;
   /** Engine for sockets; default: this runtime's. */
   readonly engine?: Engine;
-  /** See {@link createApi}. */
   readonly extend?: (api: Api) => void;
 }
 

@@ -3,7 +3,6 @@
 import { isEmpty, isObject, type JsonValue } from "./json.ts";
 import { HttpRefusal } from "./refusal.ts";
 
-/** True when a value matches the expression. */
 export type Filter = (value: JsonValue) => boolean;
 
 const LIMIT_CHARS = 4_096;

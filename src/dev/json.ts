@@ -61,11 +61,9 @@ export function withoutEmpty(
 
 /** JSON with sorted keys: equal content gives equal text. */
 export function stableJson(value: unknown): string {
-  return JSON.stringify(
-    value,
-    (_key, item) =>
-      isObject(item)
-        ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => a < b ? -1 : 1))
-        : item,
-  );
+  const sorted = (_key: string, item: unknown) => {
+    if (!isObject(item)) return item;
+    return Object.fromEntries(Object.entries(item).sort(([a], [b]) => a < b ? -1 : 1));
+  };
+  return JSON.stringify(value, sorted);
 }

@@ -128,7 +128,6 @@ const SHAPES = {
   authorization: "Target ClientCertURI ClientCertSerial Namespace Partition",
 };
 
-/** Tests of the simple types. */
 const SIMPLE: Readonly<Record<string, (value: JsonValue) => boolean>> = {
   text: (value) => typeof value === "string",
   number: (value) => typeof value === "number",
@@ -172,7 +171,6 @@ export function parseBody(text: string): JsonObject {
   return value;
 }
 
-/** Decodes a parsed body; `shape` is a name of the table. */
 export function decodeAs(body: JsonObject, shape: string): JsonObject {
   return decodeObject(body, shape, "");
 }

@@ -3,12 +3,10 @@
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
 import type { HashPolicy, RouteMatch } from "../chain/mod.ts";
-import type { PathRules } from "../http/mod.ts";
-import type { HeaderChanges, LogFormat } from "../http/mod.ts";
+import type { HeaderChanges, LogFormat, PathRules } from "../http/mod.ts";
 import type { CertificatePair, OnDemandRules, Validation } from "../identity/mod.ts";
 import type { IntentionPolicy } from "../policy/mod.ts";
 
-/** Parts carry the version of their content. */
 export interface SnapshotPart {
   readonly version: number;
 }
@@ -23,7 +21,6 @@ export interface CredentialsPart extends SnapshotPart {
   readonly rootPems: readonly string[];
   /** Lower-case trust domains in force: the roots reply's, plus external ones of its roots. */
   readonly trustDomains: readonly string[];
-  /** SPIFFE URI of the leaf. */
   readonly uri: string;
   /** Serial of the leaf as Consul writes it, for people. */
   readonly serial: string;
@@ -106,7 +103,6 @@ export interface HttpRules {
   readonly showDenials: boolean;
 }
 
-/** A plugin in a listener's list. */
 export interface PluginUse {
   /** As written in the configuration: the name of a built-in plugin, or a path. */
   readonly plugin: string;
@@ -248,7 +244,6 @@ export interface EdgeHost {
   readonly responseHeaders?: HeaderChanges;
 }
 
-/** A compiled discovery chain. */
 export interface ChainPart extends SnapshotPart {
   /** The first match wins. The last route takes all other requests, and all plain connections. */
   readonly routes: readonly ChainRoute[];

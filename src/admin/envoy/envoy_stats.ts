@@ -111,7 +111,6 @@ function prefixScope(kind: "http" | "tcp", prefix: string): ScopedName {
   return { scope: `${kind}.${shown}`, tags: prefixTags(tag, shown) };
 }
 
-/** Everything that the sample counts for. */
 function scopesOf(
   { scope, ofRoute }: EnvoyName,
   labels: Labels,
@@ -167,7 +166,6 @@ function clusterBehind(labels: Labels, { clusters }: EnvoyFacts): string | undef
   return known?.name;
 }
 
-/** A statistic whose name has parts that are labels in Prometheus. */
 interface StatName {
   readonly dotted: string;
   readonly prometheus: string;

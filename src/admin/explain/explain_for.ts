@@ -94,7 +94,6 @@ export function refusedText(refused: readonly Refusal[]): string {
   return labels.length === 0 ? "" : `; refused: ${labels.join(" ")}`;
 }
 
-/** The answer about an upstream that is refused: nothing listens for it. */
 export function explainRefused(
   { what, reason, upstream }: Refusal,
   { hasConsul, unfollowed }: Pick<AskMesh, "hasConsul" | "unfollowed">,
@@ -178,10 +177,7 @@ function judged(
   },
 ): Omit<CalleeVerdict, "service"> {
   const parsed = parseServiceId(ownUri);
-  const source: Source = {
-    id: parsed.kind === "service" ? parsed.id : undefined,
-    uri: ownUri,
-  };
+  const source: Source = { id: parsed.kind === "service" ? parsed.id : undefined, uri: ownUri };
   const { head } = split;
   if (!head) {
     const { kind: verdict, rule: reason } = authorize(source, policy);

@@ -136,10 +136,7 @@ function meshOrigins(
   { credentials, validations }: Snapshot,
 ): { readonly leaf: Origin; readonly roots: Origin } {
   if (view.source()?.kind !== "file") {
-    return {
-      leaf: { name: "leaf", source: "consul" },
-      roots: { name: "roots", source: "consul" },
-    };
+    return { leaf: { name: "leaf", source: "consul" }, roots: { name: "roots", source: "consul" } };
   }
   const { statuses } = view.secretsReport();
   const leaf = statuses.find(({ certificate }) => certificate?.serial === credentials?.serial);

@@ -117,10 +117,7 @@ export async function startHttpServer(options: HttpServerOptions, log: Log): Pro
 async function respond(
   { socket, method = "", url: target = "", headers }: IncomingMessage,
   response: ServerResponse,
-  { limit, options }: {
-    readonly limit: AdminConnectionLimit;
-    readonly options: HttpServerOptions;
-  },
+  { limit, options }: { readonly limit: AdminConnectionLimit; readonly options: HttpServerOptions },
 ): Promise<void> {
   const isAuthorized = !options.tls || "authorized" in socket && socket.authorized === true;
   const peer = socket.remoteAddress ?? "";

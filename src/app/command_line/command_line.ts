@@ -59,6 +59,6 @@ function ownStatus(): string {
   try {
     return readFileSync("/proc/self/status", "utf8");
   } catch {
-    return ""; // no /proc here
+    return "";
   }
 }

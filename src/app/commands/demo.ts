@@ -15,7 +15,6 @@ import {
 } from "../../dev/mod.ts";
 import { RESTART_MS, Sidecar } from "./sidecar_process.ts";
 
-/** The agent or servers that the mesh runs on. */
 interface DemoConsul {
   readonly world: World;
   /** `http://127.0.0.1:PORT`, for the commands to try. */

@@ -143,7 +143,7 @@ function warningOf({ message, fields }: LogRecord): readonly string[] {
     case "configuration":
       return [`warning: ${fields.warning}`];
     case "key file is readable by others":
-      // These include passwords, and files of Envoy that may hold a key.
+      // Passwords, too, and files of Envoy that may hold a key.
       return [`warning: ${fields.file} can be read by others (mode ${fields.mode})`];
     case "certificate expires soon and was not replaced":
       return [

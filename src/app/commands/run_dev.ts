@@ -66,6 +66,7 @@ export async function runDev(options: DevOptions): Promise<number> {
 /** Starts the agent on the port of `options`, or on a free one where the default is in use. */
 export async function startAgent(options: DevOptions, log: Log): Promise<DevAgent> {
   const { listen, datacenter, defaultPolicy, token } = options;
+  const acl = { defaultPolicy: "deny", allowsByDefault: false, token } as const;
   const start = (port: number) =>
     startDevAgent({
       clock: systemClock,
@@ -75,9 +76,7 @@ export async function startAgent(options: DevOptions, log: Log): Promise<DevAgen
       port,
       datacenter,
       defaultIntentionPolicy: defaultPolicy,
-      ...token === undefined
-        ? {}
-        : { acl: { defaultPolicy: "deny", allowsByDefault: false, token } },
+      ...token !== undefined && { acl },
     });
   try {
     return await start(listen.port);

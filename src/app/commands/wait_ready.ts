@@ -90,7 +90,6 @@ function flagText(waitFor: WhichProxy): string {
   return ` (-${flag} ${value})`;
 }
 
-/** Prints the outcome; the exit code. */
 export async function runWaitReady(
   options: Omit<WaitReadyOptions, "clock" | "ask">,
 ): Promise<number> {

@@ -2,7 +2,6 @@
 
 import { readFlagTable } from "../flags/parse_flags.ts";
 
-/** Flags that Postern takes and ignores. */
 export const UNUSED = readFlagTable(`
 Taken, with nothing behind it
   -mode MODE [$DP_MODE] {mode} (default: sidecar)

@@ -165,7 +165,7 @@ function readMetrics(values: DataplaneValues): MetricsOptions {
   return {
     useCentralConfig: values.on("telemetry-use-central-config"),
     scrapePath: readPath(values, "telemetry-prom-scrape-path"),
-    mergePort: readInteger(values, "telemetry-prom-merge-port", { atLeast: 1, atMost: 65_535 }),
+    mergePort: readInteger(values, "telemetry-prom-merge-port", PORT),
     ...(serviceUrl && { serviceUrl }),
     ...(ca !== undefined && cert !== undefined && key !== undefined && { tls: { ca, cert, key } }),
   };

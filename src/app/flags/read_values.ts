@@ -152,12 +152,7 @@ export function parseUpstream(text: string): UpstreamArgument {
   const host = bracketed ?? (plain || "127.0.0.1");
   const fault = hostFault(host);
   if (fault !== undefined) throw bad(text, `it names ${fault}`);
-  return {
-    name,
-    type: type === "query" ? "prepared_query" : "service",
-    host,
-    port,
-  };
+  return { name, type: type === "query" ? "prepared_query" : "service", host, port };
 }
 
 /** Upstreams sorted by name; the last one of a name counts, as in Consul. */

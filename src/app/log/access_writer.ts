@@ -83,9 +83,7 @@ export class AccessWriter {
   drain(): void {
     this.#options.rings.answer();
     this.#again = true;
-    this.#running ??= this.#run().finally(() => {
-      this.#running = undefined;
-    });
+    this.#running ??= this.#run().finally(() => this.#running = undefined);
   }
 
   /** Writes the last lines, within a time limit. */

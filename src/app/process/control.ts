@@ -173,10 +173,7 @@ async function openConsul(
     });
   }
   const { token, basicAuth } = options;
-  return {
-    agent: createAgent(options, agentDeps),
-    secrets: [token, basicAuth].filter(Boolean),
-  };
+  return { agent: createAgent(options, agentDeps), secrets: [token, basicAuth].filter(Boolean) };
 }
 
 /** Resolves with `found`; rejects when `signal` aborts, so that an agent that hangs is not waited for. */

@@ -49,10 +49,7 @@ const Info = v.object({
 type Info = v.InferOutput<typeof Info>;
 
 /** The fields of `/server_info` that {@link findProxy} reads. */
-export function shownMode(
-  mode: ProxyMode,
-  proxyId: string,
-): Readonly<Record<string, string>> {
+export function shownMode(mode: ProxyMode, proxyId: string): Readonly<Record<string, string>> {
   switch (mode.kind) {
     case "agent":
       return {
@@ -178,7 +175,6 @@ async function infoOf(address: AdminAddress, ask: AskAdmin): Promise<Info | unde
     const { body } = await ask(address, { path: "/server_info", timeoutMs: ASK_TIMEOUT_MS });
     return v.parse(Info, parseJson(body));
   } catch {
-    // It is not the admin server of a proxy.
     return undefined;
   }
 }

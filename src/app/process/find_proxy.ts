@@ -75,19 +75,15 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
       });
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
-      const away = AWAY.has(code);
-      if (!away || signal.aborted) throw error;
+      if (!AWAY.has(code) || signal.aborted) throw error;
       if (hasState) return usualIdOf({ by, id });
       const delayMs = backoff.next();
       const reason = messageOf(error);
-      const what = code === "agent_unreachable"
-        ? `${agent.called} not reached; trying again`
-        : `${agent.called} answered with an error; trying again`;
+      const fact = code === "agent_unreachable" ? "not reached" : "answered with an error";
       // The same reason again is logged at level debug.
-      log[reason === logged ? "debug" : "warn"](what, {
-        error: reason,
-        delay_ms: Math.round(delayMs),
-      });
+      const level = reason === logged ? "debug" : "warn";
+      const fields = { error: reason, delay_ms: Math.round(delayMs) };
+      log[level](`${agent.called} ${fact}; trying again`, fields);
       logged = reason;
       await onWaiting(waitingFor);
       await sleep(clock, delayMs, { signal });

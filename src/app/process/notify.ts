@@ -1,7 +1,7 @@
 /** Notifies systemd. Where `systemd-notify` has to send, `NotifyAccess=all` is needed. @module */
 
 import { execFile } from "node:child_process";
-import { type Clock, type Log, printable, type Timer } from "../../base/mod.ts";
+import { type Clock, type Log, messageOf, printable, type Timer } from "../../base/mod.ts";
 import { type DatagramResult, sendUnixDatagram } from "../../net/mod.ts";
 
 interface NotifierOptions {
@@ -84,7 +84,7 @@ export class Notifier {
     if (result === "failed") return this.#fail("the socket did not take the message");
     this.#queue = this.#queue
       .then(() => this.#runProgram(this.#path, text))
-      .catch((error) => this.#fail(error instanceof Error ? error.message : String(error)));
+      .catch((error) => this.#fail(messageOf(error)));
   }
 
   /** Logged once: a supervisor that does not listen would fill the log. */

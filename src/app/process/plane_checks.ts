@@ -8,7 +8,6 @@ interface BindRetryOptions {
   readonly log: Log;
   readonly plane: Pick<DataPlane, "retryFailed">;
   readonly signal: AbortSignal;
-  /** Called after each try. */
   readonly onTried: () => Promise<void>;
   /** Describes another proxy on this machine with the same ports; `undefined`: none. Never rejects. */
   findRival(): Promise<string | undefined>;

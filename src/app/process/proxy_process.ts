@@ -46,21 +46,14 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
 }
 
 /** The parts that exist once the control is found. */
-interface Parts extends ProxyControl {
-  readonly plane: DataPlane;
-}
-
-interface Serving extends Parts {
-  /** Resolves when the proxy's own registration is removed, or there is none. */
-  readonly registered: Promise<void>;
-}
+type Parts = ProxyControl & { readonly plane: DataPlane };
+/** `registered` resolves when the proxy's own registration is removed, or there is none. */
+type Serving = Parts & { readonly registered: Promise<void> };
 
 export class ProxyProcess {
   readonly readiness: Readiness;
   readonly #options: ProxyProcessOptions;
-  /** Aborts every background task. */
   readonly #ending = new AbortController();
-  /** Ready for the first time. */
   readonly #servingBegan = new AbortController();
   /** New callers should not come any more. */
   readonly #leaving = new AbortController();
@@ -218,12 +211,11 @@ export class ProxyProcess {
     const draining = this.#leaving.signal;
     const serving = this.#servingBegan.signal;
     const onLeft = () => this.#left.resolve();
-    const registered = control.keepRegistered({ signal, serving, draining, onLeft }).catch(
-      (error) => {
-        if (control.needsRegistering) this.#failed(error);
-        else log.error("not registered", { error: messageOf(error) });
-      },
-    ).finally(onLeft);
+    const keeping = control.keepRegistered({ signal, serving, draining, onLeft });
+    const registered = keeping.catch((error) => {
+      if (control.needsRegistering) this.#failed(error);
+      else log.error("not registered", { error: messageOf(error) });
+    }).finally(onLeft);
     this.#canReload = true;
     return { ...control, plane, registered };
   }

@@ -22,7 +22,6 @@ export interface ReadinessFacts {
   readonly rival: string;
 }
 
-/** Present and earlier reports of the data paths. */
 interface ListenersSeen {
   /** Views by name; when data paths differ, that of the path in trouble. */
   readonly listeners: ReadonlyMap<string, ListenerView>;
@@ -121,7 +120,6 @@ class Troubles {
   readonly #notes: string[] = [];
   size = 0;
 
-  /** Listed after the listeners. */
   note(text: string): void {
     this.#notes.push(text);
   }

@@ -93,8 +93,7 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
     if (!this.#open) return;
     switch (message.kind) {
       case "notification":
-        this.#call(message.name, message.given);
-        return;
+        return void this.#call(message.name, message.given);
       case "call":
         return void this.#answer(message.id, message.name, message.given);
       case "result":

@@ -7,11 +7,7 @@ import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 const LOG_EVERY_MS = 1_000;
 
 export class FailureContainer {
-  readonly #options: {
-    readonly log: Log;
-    readonly stats: Stats;
-    readonly nowMs: () => number;
-  };
+  readonly #options: { readonly log: Log; readonly stats: Stats; readonly nowMs: () => number };
   #isOn = false;
   #loggedMs = -Infinity;
   #suppressed = 0;

@@ -124,7 +124,6 @@ class LocalMember implements RolloutMember {
     this.#path.abandon();
   }
 
-  /** There is no replacement. */
   giveUp(reason: string): void {
     this.#log.error("snapshot not applied", { reason });
   }

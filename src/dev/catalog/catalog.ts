@@ -29,7 +29,6 @@ export interface Entry {
   readonly checks: readonly CheckRecord[];
 }
 
-/** One node with its services and their checks. */
 export class CatalogNode {
   readonly #store: Store;
   readonly #services: Map<string, ServiceRecord>;
@@ -72,7 +71,6 @@ export class CatalogNode {
     this.#services.set(content.id, { ...content, ...indexes });
   }
 
-  /** Removes a service with its checks. */
   removeService(id: string): void {
     const old = this.#services.get(id);
     if (!old) return;

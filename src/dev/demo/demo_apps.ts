@@ -13,7 +13,6 @@ interface DemoApp {
   stop(): void;
 }
 
-/** Starts a small HTTP service on 127.0.0.1. */
 export async function startApp(name: string, port = 0): Promise<DemoApp> {
   let answered = 0;
   const app = new ApiListener({

@@ -82,9 +82,8 @@ ${
 
 function faultText({ path, line, column, message, lines }: TypeFault): string {
   const at = path === undefined ? "" : `${shown(path)}:${line}:${column}: `;
-  return [`${at}${message.split("\n").join("\n  ")}`, ...lines.map((text) => `    ${text}`)].join(
-    "\n",
-  );
+  const head = `${at}${message.replaceAll("\n", "\n  ")}`;
+  return [head, ...lines.map((text) => `    ${text}`)].join("\n");
 }
 
 /** Loaded here and nowhere else: it is 9 MB of source, and 100 MB in memory while it works. */

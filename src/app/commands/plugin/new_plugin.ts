@@ -14,9 +14,7 @@ export async function newPlugin(
   within = ".",
 ): Promise<number> {
   const fault = whyNoPluginName(name);
-  if (fault) {
-    throw usage(`Cannot call a plugin ${JSON.stringify(name)}: ${fault}`);
-  }
+  if (fault) throw usage(`Cannot call a plugin ${JSON.stringify(name)}: ${fault}`);
   const types = Object.entries(await typeFiles()).filter(([path]) => !path.startsWith(LANGUAGE))
     .map(([path, text]) => [join(TYPES_DIRECTORY, path), text] as const);
   const directory = join(within, name);
@@ -87,7 +85,6 @@ export const COMPILER_OPTIONS = {
   noEmit: true,
 } as const;
 
-/** Texts by name. */
 function filesOf(name: string): Readonly<Record<string, string>> {
   return {
     [`${name}.ts`]: moduleText(name),

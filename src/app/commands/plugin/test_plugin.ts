@@ -104,18 +104,7 @@ function faultText(error: unknown): string {
 type Body = () => unknown;
 type Declare = (name: string, body: Body) => void;
 
-interface Test {
-  readonly name: string;
-  readonly body: Body;
-}
-
-interface TestModule {
-  readonly test: Declare;
-  readonly it: Declare;
-  readonly describe: Declare;
-  readonly suite: Declare;
-  readonly default: Declare;
-}
+type TestModule = Readonly<Record<"test" | "it" | "describe" | "suite" | "default", Declare>>;
 
 export interface TestOutcome {
   readonly name: string;
@@ -131,7 +120,7 @@ const MAX_TESTS = 10_000;
 /** Tests as they are declared, run one after the other. */
 export class Tests {
   readonly module: TestModule;
-  readonly #tests: Test[] = [];
+  readonly #tests: { readonly name: string; readonly body: Body }[] = [];
   readonly #groups: string[] = [];
   #isOpen = true;
 

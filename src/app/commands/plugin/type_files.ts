@@ -8,7 +8,6 @@ import { KIT_TYPES } from "../../../kit/mod.ts";
 import { CONTRACT_TEXT } from "../../../plugin/mod.ts";
 import nodeText from "./node_types.d.ts" with { type: "text" };
 
-/** Texts by path below the directory of types. */
 export type TypeFiles = Readonly<Record<string, string>>;
 
 /** The file beside this one in the executable, where there is no `node_modules`. */

@@ -10,7 +10,6 @@ import type {
   RequestArgs,
 } from "../../../plugin/mod.ts";
 
-/** Messages in its log. */
 const LOADED = "loaded";
 const WATCHED = "watched request";
 

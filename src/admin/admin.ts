@@ -1,8 +1,4 @@
-/**
- * The routes of the admin server. Each page reads the state when it is requested; a POST drains, ends,
- * reloads, resets counters or sets the log level.
- * @module
- */
+/** The routes of the admin server. Each page reads the state when it is requested. @module */
 
 import { type Context, Hono } from "hono";
 import { LOG_LEVELS, messageOf } from "../base/mod.ts";
@@ -215,9 +211,7 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
 }
 
 /** Answers `/stats` and `/stats/prometheus` as the admin server does, and nothing else. */
-export function answerStats(
-  view: AdminView,
-): (target: string) => Promise<SmallAnswer | undefined> {
+export function answerStats(view: AdminView): (target: string) => Promise<SmallAnswer | undefined> {
   const app = createAdmin(view, { boundHost: "127.0.0.1" });
   return async (target) => {
     if (!/^\/stats(?:\/prometheus)?(?:\?|$)/.test(target)) return undefined;

@@ -1,8 +1,4 @@
-/**
- * `/config_dump`: the state in force, and its origin. Credentials are listed field by field, so that a
- * new field is not shown without a decision.
- * @module
- */
+/** `/config_dump`. Credentials are listed by field: none is shown without a decision. @module */
 
 import type { Intention } from "../policy/mod.ts";
 import { type ChainPart, INBOUND_KEY, type PluginUse, type Snapshot } from "../snapshot/mod.ts";
@@ -77,14 +73,11 @@ function chainShown(chain: ChainPart | undefined): object | undefined {
   // A header match may hold a token, a plugin's configuration a key.
   const routes = chain.routes.map(({ match, plugins, ...route }) => ({
     ...route,
-    match: match && { ...match, headers: match.headers.map(withoutValue) },
+    match: match &&
+      { ...match, headers: match.headers.map((one) => ({ ...one, value: NOT_SHOWN })) },
     plugins: Object.fromEntries(Object.keys(plugins).map((name) => [name, NOT_SHOWN] as const)),
   }));
   return { routes, resolvers };
-}
-
-function withoutValue<M extends { readonly value: string }>(match: M): M {
-  return { ...match, value: NOT_SHOWN };
 }
 
 /** The header value that a permission requires may be a token. */

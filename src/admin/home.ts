@@ -1,7 +1,4 @@
-/**
- * The page at `/`: the state of the proxy and its other pages. Plain HTML that loads nothing else.
- * @module
- */
+/** The page at `/`: the state and the other pages. Plain HTML that loads nothing else. @module */
 
 import { html } from "hono/html";
 import { formatSpanMs } from "../base/mod.ts";
@@ -228,10 +225,7 @@ function rowsOf(status: SecretStatus, nowMs: number): Html {
   `;
 }
 
-function expiryText(
-  certificate: NonNullable<SecretStatus["certificate"]>,
-  nowMs: number,
-): string {
+function expiryText(certificate: NonNullable<SecretStatus["certificate"]>, nowMs: number): string {
   const until = dateText(certificate.notAfterMs).replace(/:\d\d\.\d+Z$/, "Z").replace("T", " ");
   const left = `${until}, ${timeLeft(certificate, nowMs)}`;
   if (nowMs > certificate.notAfterMs) return `${left}: EXPIRED`;
@@ -239,5 +233,5 @@ function expiryText(
 }
 
 function rank({ state, fault }: SecretStatus): number {
-  return fault === "" ? ORDER.indexOf(state) + ORDER.length : ORDER.indexOf(state);
+  return ORDER.indexOf(state) + (fault === "" ? ORDER.length : 0);
 }

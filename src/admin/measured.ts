@@ -15,7 +15,6 @@ import { upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
 import { configuredTags, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { envoyStats } from "./envoy/envoy_stats.ts";
 
-/** Content type of {@link metricsText}. */
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 export async function shownData(
@@ -28,10 +27,7 @@ export async function shownData(
 export async function measuredData(view: AdminView): Promise<MergedView> {
   const { merged, listeners } = await shownData(view);
   const troubles = upstreamTroubles(view, merged.endpoints);
-  const usable = [
-    ...usableSamples(listeners),
-    ...upstreamSamples(view, troubles),
-  ];
+  const usable = [...usableSamples(listeners), ...upstreamSamples(view, troubles)];
   return { ...merged, samples: [...merged.samples, ...usable] };
 }
 
@@ -40,10 +36,7 @@ export async function metricsText(view: AdminView): Promise<string> {
   return hide(statsPages(view, await measuredData(view)).prometheus(), view.secrets());
 }
 
-/**
- * `POST /reset_counters`: counters are shown from zero again. The counters themselves go on: the pages of the
- * admin server subtract the earlier value; Prometheus on its own address and StatsD see no change.
- */
+/** `POST /reset_counters`: the admin server's pages count from zero; other sinks do not. */
 export class CounterReset {
   #before = new Map<string, number>();
 
@@ -76,7 +69,6 @@ export interface SinkStat extends Pick<Sample, "kind" | "value" | "counts"> {
   readonly tags: Readonly<Record<string, string>>;
 }
 
-/** Statistics under Envoy's names. */
 export async function sinkStats(view: AdminView): Promise<readonly SinkStat[]> {
   const merged = await measuredData(view);
   const source = sourceLabels(view.snapshot());

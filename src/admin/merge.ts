@@ -1,7 +1,4 @@
-/**
- * Several data paths seen as one, and listeners that wait for secrets, which the snapshot leaves out.
- * @module
- */
+/** Several data paths seen as one, and listeners that wait for secrets. @module */
 
 import { mergeStats, type Sample } from "../base/mod.ts";
 import type {
@@ -130,17 +127,12 @@ export function withWarming(
   return [...listeners, ...waiting.filter(({ name }) => !known.has(name))];
 }
 
-/** It is bound, and refuses no connection for lack of credentials or state. */
-function isUsable({ state, fault }: ListenerShown): boolean {
-  return state === "listening" && fault === "";
-}
-
 export function usableSamples(listeners: readonly ListenerShown[]): readonly Sample[] {
-  return listeners.map((shown) => ({
+  return listeners.map(({ name, direction, state, fault }) => ({
     name: "listener_usable",
     kind: "gauge",
     help: "1 while the listener is bound and can carry traffic, else 0",
-    labels: { direction: shown.direction, listener: shown.name },
-    value: isUsable(shown) ? 1 : 0,
+    labels: { direction, listener: name },
+    value: state === "listening" && fault === "" ? 1 : 0,
   }));
 }

@@ -1,9 +1,4 @@
-/**
- * The last filter before output. Pages choose their fields by name; this removes what remains of private
- * keys, the token in use, fields with the name of a secret, users and passwords in addresses, and invisible
- * characters.
- * @module
- */
+/** The last filter before output: keys, tokens, passwords and invisible characters. @module */
 
 import { escapeUnseen, maskUserinfo } from "../base/mod.ts";
 

@@ -1,7 +1,4 @@
-/**
- * `/stats`: metrics under Postern's names, and under Envoy's where Envoy has the statistic.
- * @module
- */
+/** `/stats`: metrics under Postern's names, and under Envoy's where Envoy has them. @module */
 
 import { BUCKETS_MS, type Clock, cumulative, formatPrometheus, type Sample } from "../base/mod.ts";
 import { envoyHelp } from "./envoy/envoy_names.ts";
@@ -21,10 +18,7 @@ const NEVER = "uninitialized";
 /** Accepts a statistic's line in the text format, up to its value. */
 export type LineFilter = (line: string) => boolean;
 
-/**
- * Envoy's `filter`: a regular expression, searched in the name, which contains the labels. `undefined`: it
- * does not compile. Its engine takes linear time, and is loaded for the first text that is not plain.
- */
+/** Envoy's `filter`: a regex, searched in name and labels. `undefined`: it does not compile. */
 export async function lineFilter(text: string, clock: Clock): Promise<LineFilter | undefined> {
   if (/^[\w.:/-]*$/.test(text)) return (line) => line.includes(text);
   if (text.length > FILTER_LIMIT_CHARS) return undefined;
@@ -79,12 +73,7 @@ export function statsPages(
   view: AdminView,
   merged: MergedView,
   wanted: WantedStats = EVERYTHING,
-): {
-  text(): string;
-  json(): unknown;
-  postern(): unknown;
-  prometheus(): string;
-} {
+): { text(): string; json(): unknown; postern(): unknown; prometheus(): string } {
   const isWanted = (line: string, { kind, value, counts }: Measured) =>
     (wanted.kind === "all" || wanted.kind === kind) &&
     !(wanted.usedOnly && value === 0 && !counts?.some((count) => count > 0)) &&

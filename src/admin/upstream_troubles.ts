@@ -1,8 +1,4 @@
-/**
- * Upstreams that carry no traffic at present: refused, without a healthy instance, or with instances
- * that keep failing.
- * @module
- */
+/** Upstreams that carry no traffic: refused, without instances, or with failing ones. @module */
 
 import type { Sample } from "../base/mod.ts";
 import type { EndpointView } from "../proxy/mod.ts";
@@ -118,10 +114,7 @@ export function keepsFailing(
   return failures >= IN_A_ROW || ejectedForMs > 0 || failures === 0 && lastFailure !== "";
 }
 
-/**
- * The instances that traffic goes to now, of targets in failover order: the first target with instances
- * that are neither ejected nor a last resort; without such, all that there are.
- */
+/** Instances that traffic goes to: those of the first target with usable ones, else all. */
 export function instancesInUse<T extends Pick<EndpointView, "ejectedForMs" | "lastResort">>(
   targets: readonly (readonly T[])[],
 ): readonly T[] {

@@ -1,7 +1,4 @@
-/**
- * Time and randomness as arguments, and delays between retries. Nothing else in `src` sets a timer.
- * @module
- */
+/** Time and randomness as arguments, and retry delays. Nothing else in `src` sets a timer. @module */
 
 export interface Timer {
   cancel(): void;
@@ -26,10 +23,7 @@ export const systemClock: Clock = {
   },
 };
 
-/**
- * Reads `clock` once and returns that time until the next microtask: all marks of one event share one
- * system call (5 % of a gRPC request's processor time).
- */
+/** Reads `clock` once per microtask: saves system calls (5 % of a gRPC request's time). */
 export function turnClock(clock: Clock): Clock {
   let wallMs = 0;
   let monotonicMs = -1;

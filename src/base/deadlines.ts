@@ -76,10 +76,8 @@ export class Deadlines {
     if (this.#timerAtMs <= atMs + GRANULARITY_MS) return;
     this.#timer?.cancel();
     this.#timerAtMs = atMs + GRANULARITY_MS;
-    this.#timer = this.#clock.after(
-      this.#timerAtMs - this.#clock.monotonic(),
-      () => this.#expire(),
-    );
+    const delayMs = this.#timerAtMs - this.#clock.monotonic();
+    this.#timer = this.#clock.after(delayMs, () => this.#expire());
   }
 
   #expire(): void {

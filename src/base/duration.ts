@@ -14,10 +14,7 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 /** Go counts nanoseconds in 63 bits and refuses more. */
 const LONGEST_MS = 2 ** 63 / 1e6;
 
-/**
- * Milliseconds of a Go duration text (`time.ParseDuration`); `undefined`: it is none. Only `0` needs no
- * unit.
- */
+/** Milliseconds of a Go duration; `undefined`: it is none. Only `0` needs no unit. */
 export function parseDurationMs(text: string): number | undefined {
   const whole = /^([+-]?)((?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+$/;
   if (/^[+-]?0$/.test(text)) return 0;

@@ -1,16 +1,9 @@
-/**
- * The one table of failures: origin, log level, response. Everything that fails in Postern throws a
- * {@link ProxyError} with a code from here; callers match on `code`, never on `message`.
- * @module
- */
+/** The table of failures, all thrown as {@link ProxyError}. Match on `code`, never `message`. @module */
 
 /** The side that ended or broke a connection. */
 export type Origin = "downstream" | "upstream" | "proxy" | "agent" | "user";
 
-/**
- * A failure of traffic that the mesh allows is a warning; a decision of a rule, or a failure that a caller
- * alone causes, is not. Metrics count each.
- */
+/** Failed traffic that the mesh allows is a warning; a rule's decision, a caller's fault is not. */
 export type Severity = "debug" | "info" | "warn";
 
 /** Envoy's `%RESPONSE_FLAGS%`; `""`: `-`. */
@@ -52,6 +45,7 @@ function broken(flag: ResponseFlag, reason: string, status = 503): Reply {
 
 const CONNECTION_FAILURE = broken("UF", "remote connection failure");
 const CONNECTION_TIMEOUT = broken("UF", "connection timeout");
+const OVERFLOW: Reply = { ...broken("UO", "overflow"), says: "x-envoy-overloaded" };
 const DENIED = plain(403, "rbac_access_denied_matched_policy[none]", "RBAC: access denied");
 const INTERNAL = plain(500, "internal", "internal error");
 const NO_ENDPOINT = plain(503, "no_healthy_upstream", "no healthy upstream", "UH");
@@ -65,10 +59,7 @@ function plain(status: number, details: string, text = "", flag: ResponseFlag = 
   return { status, text, flag, details };
 }
 
-/**
- * One row of the table; `flag`: Envoy's flag of a connection that ended with the code. Without `reply` no
- * request should end with the code, and gets {@link INTERNAL}.
- */
+/** `flag`: Envoy's, of a connection. A request without `reply` gets {@link INTERNAL}. */
 type ErrorFacts = readonly [origin: Origin, severity: Severity, flag?: ResponseFlag, reply?: Reply];
 
 const FACTS = {
@@ -95,10 +86,7 @@ const FACTS = {
   // Routing.
   route_not_found: ["proxy", "info", "", plain(404, "route_not_found", "", "NR")],
   no_endpoint: ["upstream", "warn", "UH", NO_ENDPOINT],
-  limit_reached: ["proxy", "warn", "UO", {
-    ...broken("UO", "overflow"),
-    says: "x-envoy-overloaded",
-  }],
+  limit_reached: ["proxy", "warn", "UO", OVERFLOW],
   // Dialling.
   endpoint_refused: ["upstream", "warn", "UF", CONNECTION_FAILURE],
   endpoint_untrusted: ["upstream", "warn", "UF", CONNECTION_FAILURE],
@@ -155,7 +143,6 @@ export function severityOf(code: ErrorCode): Severity {
   return FACTS[code][1];
 }
 
-/** Envoy's flag of a connection that ended with the code. */
 export function connectionFlagOf(code: ErrorCode): ResponseFlag {
   const facts: ErrorFacts = FACTS[code];
   return facts[2] ?? "";

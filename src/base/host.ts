@@ -1,7 +1,4 @@
-/**
- * Addresses and text forms of hosts: IP addresses in one spelling, and texts that look like one.
- * @module
- */
+/** Addresses and hosts: IP addresses in one spelling, and texts that look like one. @module */
 
 /** The canonical spelling; `undefined`: no address, as with a zone or a leading zero of IPv4. */
 export function canonicalIpText(text: string): string | undefined {
@@ -13,20 +10,14 @@ export function canonicalIpText(text: string): string | undefined {
   return url ? url.hostname.slice(1, -1) : undefined;
 }
 
-/**
- * The IP address of a peer, `10.0.0.1:4711` or `[2001:db8::1]:4711`, in one spelling. An IPv4 peer of an
- * IPv6 socket counts as the IPv4 address that it has.
- */
+/** The IP of a peer, `10.0.0.1:4711` or `[2001:db8::1]:4711`, in one spelling; mapped IPv4 as IPv4. */
 export function peerIp(remote: string): string {
   const host = remote.slice(0, Math.max(remote.lastIndexOf(":"), 0)).replace(/^\[(.*)\]$/, "$1");
   const mapped = /^::ffff:([\d.]+)$/i.exec(host)?.[1];
   return canonicalIpText(mapped ?? host) ?? host;
 }
 
-/**
- * The key of a caller's share, from its address `10.0.0.1:4711` or `[2001:db8::1]:4711`: the IPv4 address,
- * or the /64 network of an IPv6 address, because one host may use any address of that network.
- */
+/** The key of a caller's share: its IPv4 address, or its /64, since one IPv6 host has all of it. */
 export function networkOf(remote: string): string {
   const end = remote.lastIndexOf("]");
   if (end < 0) {
@@ -59,9 +50,8 @@ export function hostFault(host: string): string | undefined {
   const isIpv6 = host.includes(":");
   const looksLikeIpv4 = /(?:^|\.)(?:\d+|0[xX][\da-fA-F]*)\.?$/.test(host);
   if (!isIpv6 && !looksLikeIpv4) return undefined;
-  if (canonicalIpText(isIpv6 ? host.replace(/%[\w.-]+$/, "") : host) !== undefined) {
-    return undefined;
-  }
+  const address = isIpv6 ? host.replace(/%[\w.-]+$/, "") : host;
+  if (canonicalIpText(address) !== undefined) return undefined;
   const shown = host.slice(0, 80).replace(/[^\x21-\x7e]/g, "?");
   return `${JSON.stringify(shown)}, which is no IPv${isIpv6 ? 6 : 4} address`;
 }

@@ -1,8 +1,4 @@
-/**
- * Issues of a schema in our words: the expected value, and the given one. Continues a sentence that begins
- * with the path. A given text is never shown: it may be a key in the wrong place.
- * @module
- */
+/** Schema issues in our words. A given text is never shown: it may be a misplaced key. @module */
 
 /** The members of Valibot's issues that are used here. */
 export interface SchemaIssue {

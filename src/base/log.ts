@@ -1,9 +1,4 @@
-/**
- * Log lines: a constant message and fields. Text for people, JSON for collectors. Callers never pass keys,
- * tokens or payload; this module does not search for them. The last filter of text for people is here, too:
- * content from strangers must neither act on a terminal, nor change the order of reading, nor be a password.
- * @module
- */
+/** Log lines, and the filter of text for people. Callers never pass keys, tokens, payload. @module */
 
 import type { Clock } from "./clock.ts";
 
@@ -153,10 +148,7 @@ export function hasUnseen(text: string): boolean {
 
 /** Escapes invisible and reordering characters as JSON does; `text` may be JSON. */
 export function escapeUnseen(text: string): string {
-  return text.replace(
-    UNSEEN,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  return text.replace(UNSEEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 /** `text` without user and password before the `@` of an address. */

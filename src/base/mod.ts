@@ -1,7 +1,4 @@
-/**
- * Basics for every other directory: error codes, time, randomness, logs, stats. No domain, no I/O.
- * @module
- */
+/** Basics for every other directory: errors, time, randomness, logs, stats. No I/O. @module */
 export { Bag, type BagMember, NO_PLACE } from "./bag.ts";
 export * from "./clock.ts";
 export * from "./deadlines.ts";

@@ -3,7 +3,6 @@
 /** Longer names are no typing mistake, and costly to compare. */
 const LONGEST_NAME = 64;
 
-/** The one of `names` that is nearest to `name`, if any is near enough. */
 export function nearest(name: string, names: readonly string[]): string | undefined {
   if (name.length > LONGEST_NAME) return undefined;
   const lower = name.toLowerCase();

@@ -1,9 +1,4 @@
-/**
- * Valibot schemas for configuration, whose messages continue a sentence that begins with the path: texts,
- * numbers, durations, addresses, strict objects, and schemas made of a function. A file of its own beside
- * `mod.ts`, because it loads Valibot, which data workers do without.
- * @module
- */
+/** Valibot schemas for configuration. Not in `mod.ts`: data workers do without Valibot. @module */
 
 import * as v from "valibot";
 import { type Address, hostFault } from "./host.ts";
@@ -25,7 +20,6 @@ export interface Problem {
   readonly message: string;
 }
 
-/** The problem that an issue of Valibot's describes. */
 export function problemOf(issue: v.BaseIssue<unknown>): Problem {
   const path = (issue.path ?? []).map(({ key }) => typeof key === "number" ? key : String(key));
   return { path, message: issueWords(issue) };
@@ -112,24 +106,16 @@ export function duration(leastMs: number): v.GenericSchema<string, number> {
     v.string(wanted),
     v.rawTransform(({ dataset, addIssue, NEVER }) => {
       const durationMs = parseDurationMs(dataset.value);
-      if (durationMs === undefined) {
-        addIssue({ message: wanted });
-        return NEVER;
-      }
-      if (durationMs < leastMs || durationMs > 2 ** 31 - 1) {
-        addIssue({ message: `must be from ${leastMs}ms to 24 days` });
-        return NEVER;
-      }
-      return durationMs;
+      const isRead = durationMs !== undefined;
+      if (isRead && durationMs >= leastMs && durationMs <= 2 ** 31 - 1) return durationMs;
+      addIssue({ message: isRead ? `must be from ${leastMs}ms to 24 days` : wanted });
+      return NEVER;
     }),
   );
 }
 
 /** A list; an absent one is empty. */
-export function list<T>(
-  item: SchemaOf<T>,
-  most: number,
-): v.GenericSchema<T[] | undefined, T[]> {
+export function list<T>(item: SchemaOf<T>, most: number): v.GenericSchema<T[] | undefined, T[]> {
   return v.optional(
     v.pipe(
       v.array(v.unknown(), "must be a list"),
@@ -231,13 +217,10 @@ function itemOf(key: string | number): v.IssuePathItem {
 }
 
 /** A schema made of a function, which may report any number of problems. */
-export function reader<T>(
-  read: (value: unknown, report: Report) => T | undefined,
-): SchemaOf<T> {
+export function reader<T>(read: (value: unknown, report: Report) => T | undefined): SchemaOf<T> {
   return checked(v.unknown(), read);
 }
 
-/** Reads a value with a schema and passes its problems on to `report`. */
 export function readValue<T>(schema: SchemaOf<T>, value: unknown, report: Report): T | undefined {
   const result = v.safeParse(schema, value, { abortPipeEarly: true });
   if (result.success) return result.output;

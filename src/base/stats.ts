@@ -1,9 +1,4 @@
-/**
- * Counters, gauges and histograms, and their text for Prometheus. A handle is resolved once and then only
- * added to, so the hot path touches one number. Each worker has its own registry; {@link mergeStats} joins
- * their samples on a read.
- * @module
- */
+/** Counters, gauges, histograms. A handle is resolved once: hot paths touch one number. @module */
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -74,15 +69,8 @@ export class Stats {
     const samples: Sample[] = [];
     for (const [name, { kind, help, cells }] of this.#families) {
       for (const { labels, cell } of cells.values()) {
-        const { value } = cell;
-        samples.push({
-          name,
-          kind,
-          help,
-          labels,
-          value,
-          ...(cell instanceof HistogramCell ? { counts: cell.counts } : {}),
-        });
+        const sample = { name, kind, help, labels, value: cell.value };
+        samples.push(cell instanceof HistogramCell ? { ...sample, counts: cell.counts } : sample);
       }
     }
     return samples;
@@ -125,7 +113,6 @@ export function mergeStats(parts: readonly (readonly Sample[])[]): Sample[] {
   return [...merged.values()];
 }
 
-/** Joins two samples of one name and label set. */
 export function addSamples<S extends Pick<Sample, "value" | "counts">>(a: S, b: S): S {
   const value = a.value + b.value;
   const { counts } = b;
@@ -186,7 +173,6 @@ class HistogramCell implements Histogram {
     return this.#sumMicros / MICROS;
   }
 
-  /** Numbers of values in each bucket, and above all of them. */
   get counts(): readonly number[] {
     return Array.from(this.#counts);
   }
@@ -200,20 +186,13 @@ export function cumulative(counts: readonly number[]): readonly number[] {
 
 /** Prometheus text exposition format 0.0.4; every name gets the prefix. */
 export function formatPrometheus(samples: readonly Sample[], prefix = "postern_"): string {
-  const byName = new Map<string, Sample[]>();
-  for (const sample of samples) {
-    const list = byName.get(sample.name);
-    if (list) list.push(sample);
-    else byName.set(sample.name, [sample]);
-  }
+  const byName = [...Map.groupBy(samples, (sample) => sample.name)];
   let text = "";
-  for (const [name, list] of [...byName].sort(([a], [b]) => a < b ? -1 : 1)) {
-    const first = list[0];
-    if (!first) continue;
-    text += `# HELP ${prefix}${name} ${
-      escapeText(first.help)
-    }\n# TYPE ${prefix}${name} ${first.kind}\n`;
-    for (const sample of list) text += linesOf(`${prefix}${name}`, sample);
+  for (const [own, list] of byName.sort(([a], [b]) => a < b ? -1 : 1)) {
+    const name = `${prefix}${own}`;
+    const { help = "", kind } = list[0] ?? {};
+    text += `# HELP ${name} ${escapeText(help)}\n# TYPE ${name} ${kind}\n`;
+    for (const sample of list) text += linesOf(name, sample);
   }
   return text;
 }

@@ -1,9 +1,6 @@
 /**
- * Matches texts from traffic against configured patterns, like Envoy's string matchers: regexes are in
- * RE2's language and match whole values in time linear to their length. The engine for them takes 3 MB of
- * memory and is loaded only when it is needed.
- *
- * One difference from RE2: `\C` (one byte) is refused. Look-around and back-references are refused by both.
+ * Matches texts as Envoy's string matchers do: regexes are in RE2's language (without `\C`) and match
+ * whole values in linear time. Their engine takes 3 MB and is loaded when it is needed.
  * @module
  */
 

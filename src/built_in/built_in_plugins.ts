@@ -21,7 +21,6 @@ const LOAD = {
   timeout: () => import("../../plugins/timeout/timeout.ts"),
 } as const satisfies Record<string, () => Promise<{ readonly default: unknown }>>;
 
-/** Descriptions of them, in one line each. */
 const ABOUT: Readonly<Record<keyof typeof LOAD, string>> = {
   access_log: "writes a line for each request, in a format of its own",
   compression: "compresses the bodies of responses",

@@ -1,8 +1,4 @@
-/**
- * A Consul-like agent in memory, behind the same HTTP interface: for `postern dev`, the demo and tests. It
- * answers as a single server of Consul 1.22.7 does, as far as proxies and their operators need it.
- * @module
- */
+/** An agent in memory, as a single server of Consul 1.22.7, for `postern dev` and tests. @module */
 
 import { type Log, silentLog } from "../base/mod.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
@@ -18,7 +14,6 @@ export interface DevAgentOptions extends WorldOptions {
   readonly port?: number;
   /** Engine for sockets; default: this runtime's. */
   readonly engine?: Engine;
-  /** See {@link createApi}. */
   readonly extend?: (api: Api) => void;
 }
 

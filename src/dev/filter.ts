@@ -1,13 +1,8 @@
-/**
- * The filter language of Consul's list endpoints and of subsets: comparisons, `in`, `contains`, `is empty`
- * and `matches`, joined by `and`, `or`, `not` and parentheses.
- * @module
- */
+/** The filter language of Consul's list endpoints and of subsets. @module */
 
 import { isEmpty, isObject, type JsonValue } from "./json.ts";
 import { HttpRefusal } from "./refusal.ts";
 
-/** True when a value matches the expression. */
 export type Filter = (value: JsonValue) => boolean;
 
 const LIMIT_CHARS = 4_096;

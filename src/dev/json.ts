@@ -1,8 +1,4 @@
-/**
- * JSON values and their fields. A reader returns the empty value for a field that is absent or has another
- * type: input was checked against its shape before (`shapes.ts`).
- * @module
- */
+/** JSON values and their fields. A reader returns the empty value for any other type. @module */
 
 import { parseDurationMs } from "../base/mod.ts";
 
@@ -65,11 +61,9 @@ export function withoutEmpty(
 
 /** JSON with sorted keys: equal content gives equal text. */
 export function stableJson(value: unknown): string {
-  return JSON.stringify(
-    value,
-    (_key, item) =>
-      isObject(item)
-        ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => a < b ? -1 : 1))
-        : item,
-  );
+  const sorted = (_key: string, item: unknown) => {
+    if (!isObject(item)) return item;
+    return Object.fromEntries(Object.entries(item).sort(([a], [b]) => a < b ? -1 : 1));
+  };
+  return JSON.stringify(value, sorted);
 }

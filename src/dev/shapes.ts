@@ -1,18 +1,11 @@
-/**
- * The shapes of request bodies, and decoding by them as Consul decodes: keys in CamelCase, snake_case or
- * any letter case, unknown keys refused. The result has Consul's own spelling.
- * @module
- */
+/** Shapes of request bodies, and decoding as Consul does: any spelling, no unknown key. @module */
 
 import { messageOf, parseDurationMs } from "../base/mod.ts";
 import { parseJson } from "../wire/mod.ts";
 import { isObject, type JsonObject, type JsonValue } from "./json.ts";
 import { HttpRefusal } from "./refusal.ts";
 
-/**
- * Fields of each object, with a type where one is no text: `bool`, `number`, `duration`, `any` (kept as
- * it is), the name of another shape; `[]` makes a list of it, `{}` a map.
- */
+/** Fields and their types; without: text. `any` is kept as it is, `[]`: a list, `{}`: a map. */
 const SHAPES = {
   // Registration on the agent.
   registration:
@@ -135,7 +128,6 @@ const SHAPES = {
   authorization: "Target ClientCertURI ClientCertSerial Namespace Partition",
 };
 
-/** Tests of the simple types. */
 const SIMPLE: Readonly<Record<string, (value: JsonValue) => boolean>> = {
   text: (value) => typeof value === "string",
   number: (value) => typeof value === "number",
@@ -179,7 +171,6 @@ export function parseBody(text: string): JsonObject {
   return value;
 }
 
-/** Decodes a parsed body; `shape` is a name of the table. */
 export function decodeAs(body: JsonObject, shape: string): JsonObject {
   return decodeObject(body, shape, "");
 }

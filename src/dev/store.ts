@@ -1,9 +1,4 @@
-/**
- * Indexes of the agent's data, and the readers that wait for a change. As in a Raft log, one number rises
- * with every write; each topic (a table, one service, one config entry) keeps the index of the last write
- * that concerned it and wakes only its own readers. The data itself is elsewhere.
- * @module
- */
+/** Indexes, as of a Raft log; a write wakes only the readers of its topics. @module */
 
 const FIRST_INDEX = 8;
 

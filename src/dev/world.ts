@@ -50,7 +50,6 @@ export interface World {
   readonly services: AgentServices;
 }
 
-/** The place of an agent in the catalog. */
 type AgentNode = Pick<NodeFacts, "name" | "address">;
 
 export function newWorld(options: WorldOptions, engine: Engine, agent: AgentNode): World {

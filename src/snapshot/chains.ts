@@ -19,10 +19,7 @@ export function localAddressOf({ bind }: Pick<NamedUpstream, "bind">): string {
   return bind ? formatAddress(bind) : "";
 }
 
-/**
- * The upstreams that `name` means. An id, a label or an address is exact and comes before a service's
- * name, which upstreams of several datacenters share. As in a URL, a port may follow the service's name.
- */
+/** Upstreams by id, label or address, else by the service's name, which several may share. */
 export function upstreamsNamed<T>(
   upstreams: readonly T[],
   name: string,
@@ -55,11 +52,7 @@ export function targetKeysOf(chain: ChainPart | undefined): readonly string[] {
   return [...new Set(resolvers.flatMap(({ targets }) => targets))];
 }
 
-/**
- * The name of each target's cluster, in the order of {@link Resolver.targets}. The names are those that
- * Consul sends to Envoy: a resolver with failover is an aggregate cluster named after its primary target,
- * and each target has a cluster of its own below it.
- */
+/** Each target's cluster as Consul names it to Envoy; with failover they are below an aggregate. */
 export function clusterNames(
   { targets }: Pick<Resolver, "targets">,
   parts: Snapshot["targets"],

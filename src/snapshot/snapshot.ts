@@ -1,27 +1,17 @@
-/**
- * The current state as plain, immutable data that the data path acts on. It consists of keyed parts, each
- * with a version that changes exactly when its content does, so that a worker receives only changed parts.
- * A snapshot is replaced whole and never edited.
- * @module
- */
+/** The state as immutable parts, each with a version that changes with its content. @module */
 
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
 import type { HashPolicy, RouteMatch } from "../chain/mod.ts";
-import type { PathRules } from "../http/mod.ts";
-import type { HeaderChanges, LogFormat } from "../http/mod.ts";
+import type { HeaderChanges, LogFormat, PathRules } from "../http/mod.ts";
 import type { CertificatePair, OnDemandRules, Validation } from "../identity/mod.ts";
 import type { IntentionPolicy } from "../policy/mod.ts";
 
-/** Parts carry the version of their content. */
 export interface SnapshotPart {
   readonly version: number;
 }
 
-/**
- * The proxy's own identity and the roots that it trusts, for every listener and upstream without
- * credentials of their own. They are validated as a whole before they are put here.
- */
+/** The proxy's identity and roots, for parts without credentials. Validated as a whole. */
 export interface CredentialsPart extends SnapshotPart {
   /** Leaf first, then intermediates, as PEM. */
   readonly certPem: string;
@@ -31,7 +21,6 @@ export interface CredentialsPart extends SnapshotPart {
   readonly rootPems: readonly string[];
   /** Lower-case trust domains in force: the roots reply's, plus external ones of its roots. */
   readonly trustDomains: readonly string[];
-  /** SPIFFE URI of the leaf. */
   readonly uri: string;
   /** Serial of the leaf as Consul writes it, for people. */
   readonly serial: string;
@@ -79,10 +68,7 @@ export interface PolicyPart extends SnapshotPart, IntentionPolicy {}
 
 export type TlsVersion = "TLSv1.2" | "TLSv1.3";
 
-/**
- * TLS versions and suites: the mesh config entry's TLS block, or those of one listener or upstream. The
- * defaults are 1.2 to 1.3 and the engine's suites.
- */
+/** TLS of the mesh entry, a listener or an upstream. Default: 1.2 to 1.3, the engine's suites. */
 export interface TlsDirection {
   readonly minVersion: TlsVersion;
   readonly maxVersion: TlsVersion;
@@ -117,7 +103,6 @@ export interface HttpRules {
   readonly showDenials: boolean;
 }
 
-/** A plugin in a listener's list. */
 export interface PluginUse {
   /** As written in the configuration: the name of a built-in plugin, or a path. */
   readonly plugin: string;
@@ -185,10 +170,7 @@ export interface InboundPart extends SnapshotPart {
   readonly credentials: string | null;
 }
 
-/**
- * A path of the local service for callers outside the mesh, without TLS and intentions, such as metrics or
- * the health checks of the agent.
- */
+/** A path of the local service for callers outside the mesh, without TLS and intentions. */
 export interface ExposedPart extends SnapshotPart {
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   /** Only requests for exactly this path are forwarded, with any query. */
@@ -262,7 +244,6 @@ export interface EdgeHost {
   readonly responseHeaders?: HeaderChanges;
 }
 
-/** A compiled discovery chain. */
 export interface ChainPart extends SnapshotPart {
   /** The first match wins. The last route takes all other requests, and all plain connections. */
   readonly routes: readonly ChainRoute[];
@@ -304,10 +285,7 @@ export interface TargetPart extends SnapshotPart {
   readonly key: string;
   /** Sent in the ClientHello. */
   readonly sni: string;
-  /**
-   * The cluster's name as Consul gives it to Envoy, for statistics and the admin server;
-   * {@link clusterNames} adds the prefix of failover targets.
-   */
+  /** The cluster as Consul names it to Envoy; {@link clusterNames} adds the failover prefix. */
   readonly cluster: string;
   /** The server must prove one of these SPIFFE URIs, unless the upstream has credentials of its own. */
   readonly spiffeUris: readonly string[];
@@ -315,10 +293,7 @@ export interface TargetPart extends SnapshotPart {
   readonly endpoints: readonly Endpoint[];
   /** Registered instances that are not dialled; for display only. */
   readonly unhealthy: readonly Endpoint[];
-  /**
-   * Endpoints before the list turned empty, dialled only when failover has nothing either: a stopping
-   * agent empties its instances for everyone (consul_live 10.1).
-   */
+  /** The last endpoints before a stopping agent emptied the list (consul_live 10.1); dialled last. */
   readonly lastResort: readonly Endpoint[];
   /** Why {@link endpoints} is empty, for people; `""`: it is not. */
   readonly lack: string;

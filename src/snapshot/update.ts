@@ -1,9 +1,4 @@
-/**
- * Versions of parts, the difference between two snapshots, and a snapshot patched by a difference, which
- * is what a worker receives. A part whose content did not change stays the same object with the same
- * version, so that everything downstream compares by version alone.
- * @module
- */
+/** Differences of snapshots. A part without a change stays the same object and version. @module */
 
 import type {
   Keyed,
@@ -51,10 +46,7 @@ export function diffSnapshots(previous: Snapshot | undefined, next: Snapshot): S
   return { ...factsOf(next), ...Object.fromEntries([...single, ...keyed]) };
 }
 
-/**
- * `previous` with `update` applied. Without `previous` the update must be whole; one that is not gives
- * `undefined`, and nothing may be served from it.
- */
+/** `previous` with `update` applied. `undefined`: without `previous` the update is not whole. */
 export function patchSnapshot(
   previous: Snapshot | undefined,
   update: SnapshotUpdate,

@@ -1,8 +1,4 @@
-/**
- * The clusters of a proxy as Consul would name them to Envoy, and `/clusters` in Envoy's shape, as Consul's
- * tools, dashboards and scripts read it. Numbers that Postern does not count are left out.
- * @module
- */
+/** Clusters as Consul names them to Envoy, and `/clusters` in Envoy's shape. @module */
 
 import type { Endpoint } from "../../balance/mod.ts";
 import { type Address, formatAddress } from "../../base/mod.ts";

@@ -1,7 +1,4 @@
-/**
- * Listeners, clusters and their secrets under the names of Envoy's statistics, and Consul's tags of them.
- * @module
- */
+/** Names of listeners, clusters and secrets in Envoy's statistics, and Consul's tags. @module */
 
 import type { Labels } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";

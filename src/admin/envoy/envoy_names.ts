@@ -1,15 +1,8 @@
-/**
- * The table from Postern's metrics to Envoy's statistics, which `envoy_stats.ts` applies, and the meaning of
- * each statistic here, for `# HELP`.
- * @module
- */
+/** The table from Postern's metrics to Envoy's statistics, and their `# HELP` texts. @module */
 
 import type { Labels } from "../../base/mod.ts";
 
-/**
- * The subject of a sample: a secret, listeners, clusters, the agent, an address for metrics, the HTTP or TCP
- * side of a listener, or the cluster behind it, which is the local application for an inbound listener.
- */
+/** The subject of a sample; `behind`: the cluster behind a listener, inbound the application. */
 type Scope =
   | "secret"
   | "source"

@@ -1,8 +1,4 @@
-/**
- * Our numbers under Envoy's names, for dashboards and alerts that were made for Envoy. Pure: from samples,
- * and from the snapshot's listeners, clusters and secrets.
- * @module
- */
+/** Our numbers under Envoy's names, for dashboards and alerts made for Envoy. Pure. @module */
 
 import { addSamples, type Labels, type Sample } from "../../base/mod.ts";
 import { LOCAL_APP } from "./clusters.ts";
@@ -115,7 +111,6 @@ function prefixScope(kind: "http" | "tcp", prefix: string): ScopedName {
   return { scope: `${kind}.${shown}`, tags: prefixTags(tag, shown) };
 }
 
-/** Everything that the sample counts for. */
 function scopesOf(
   { scope, ofRoute }: EnvoyName,
   labels: Labels,
@@ -171,7 +166,6 @@ function clusterBehind(labels: Labels, { clusters }: EnvoyFacts): string | undef
   return known?.name;
 }
 
-/** A statistic whose name has parts that are labels in Prometheus. */
 interface StatName {
   readonly dotted: string;
   readonly prometheus: string;

@@ -1,7 +1,4 @@
-/**
- * Listeners under the names that Consul gives them in Envoy, and `/listeners` in Envoy's shape.
- * @module
- */
+/** Listeners as Consul names them to Envoy, and `/listeners` in Envoy's shape. @module */
 
 import { type Address, type BindAddress, formatAddress } from "../../base/mod.ts";
 import { INBOUND_KEY, type Snapshot, upstreamLabel } from "../../snapshot/mod.ts";

@@ -6,11 +6,6 @@ import { mergeEndpoints } from "../merge.ts";
 import { lines } from "../redact.ts";
 import { troubleTexts, upstreamTroubles } from "../upstream_troubles.ts";
 
-/** `COMMIT/VERSION/Clean/RELEASE/postern`, in the form of Envoy's. */
-function versionText({ commit, version }: AdminView["info"]): string {
-  return `${commit}/${version}/Clean/RELEASE/postern`;
-}
-
 export async function serverInfo(view: AdminView): Promise<Json> {
   const { version, commit, engine, platform, pid, workers, startedMs, limits, options } = view.info;
   const { name, reasons, warnings, listeners } = await stateOf(view);
@@ -18,7 +13,8 @@ export async function serverInfo(view: AdminView): Promise<Json> {
   const [, trustDomain = ""] = /^spiffe:\/\/([^/]+)/.exec(snapshot?.credentials?.uri ?? "") ?? [];
   const uptime = `${Math.floor((view.clock.monotonic() - startedMs) / 1_000)}s`;
   return {
-    version: versionText(view.info),
+    // The form of Envoy's.
+    version: `${commit}/${version}/Clean/RELEASE/postern`,
     state: name,
     uptime_current_epoch: uptime,
     uptime_all_epochs: uptime,
@@ -81,8 +77,5 @@ export async function readyPage(
   }
   const warnings = [...new Set([...state.warnings, ...refused, ...upstreams])]
     .filter((line) => !reasons.includes(line)).map((line) => `warning: ${line}`);
-  return {
-    status: reasons.length === 0 ? 200 : 503,
-    body: lines([name, ...reasons, ...warnings]),
-  };
+  return { status: reasons.length === 0 ? 200 : 503, body: lines([name, ...reasons, ...warnings]) };
 }

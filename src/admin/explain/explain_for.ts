@@ -1,8 +1,4 @@
-/**
- * Explains a request: the data paths decide, and Consul adds what it alone has, such as the intentions of the
- * called service. An upstream that is refused has an answer as well.
- * @module
- */
+/** Explains a request: the data paths decide, Consul adds the intentions of the callee. @module */
 
 import { type ExplainQuery, type SplitView, takeForm, type TargetView } from "../../proxy/mod.ts";
 import type { CalleeVerdict, ExplanationView } from "./verdict.ts";
@@ -98,7 +94,6 @@ export function refusedText(refused: readonly Refusal[]): string {
   return labels.length === 0 ? "" : `; refused: ${labels.join(" ")}`;
 }
 
-/** The answer about an upstream that is refused: nothing listens for it. */
 export function explainRefused(
   { what, reason, upstream }: Refusal,
   { hasConsul, unfollowed }: Pick<AskMesh, "hasConsul" | "unfollowed">,
@@ -182,10 +177,7 @@ function judged(
   },
 ): Omit<CalleeVerdict, "service"> {
   const parsed = parseServiceId(ownUri);
-  const source: Source = {
-    id: parsed.kind === "service" ? parsed.id : undefined,
-    uri: ownUri,
-  };
+  const source: Source = { id: parsed.kind === "service" ? parsed.id : undefined, uri: ownUri };
   const { head } = split;
   if (!head) {
     const { kind: verdict, rule: reason } = authorize(source, policy);

@@ -35,9 +35,7 @@ export interface AskMesh {
   unfollowed(upstream: string | undefined): readonly string[];
 }
 
-/**
- * All data paths decide alike; only what they have seen of endpoints differs. `undefined`: none answered.
- */
+/** All data paths decide alike, but differ in the endpoints seen. `undefined`: none answered. */
 export async function mergeExplained(
   all: readonly ExplainResult[],
   ask: AskMesh,

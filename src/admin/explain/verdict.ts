@@ -1,7 +1,4 @@
-/**
- * An explained request as it may be shown: the answer of all data paths and of Consul, and its verdict.
- * @module
- */
+/** An explained request as it may be shown: the answers, and the verdict over them. @module */
 
 import type { ErrorCode } from "../../base/mod.ts";
 import type { Explanation, LocalReply, SplitView, TargetView } from "../../proxy/mod.ts";
@@ -31,7 +28,6 @@ const DENIALS: ReadonlySet<string> = new Set<ErrorCode>([
   "unauthenticated",
 ]);
 
-/** The outcome of requests on this split. */
 export function endingOf(
   { answer, targets }: Pick<ExplainedSplit, "answer" | "targets">,
 ): VerdictEnding {
@@ -94,10 +90,7 @@ export function exitCodeOf(
 const MOST = 5;
 
 /** A command for each split that goes on to one service of the mesh. */
-export function nextCommands(
-  splits: readonly ExplainedSplit[],
-  ownUri: string,
-): readonly string[] {
+export function nextCommands(splits: readonly ExplainedSplit[], ownUri: string): readonly string[] {
   const commands = splits.flatMap((split) => {
     const { verdict } = endingOf(split);
     if (verdict !== "allow" && verdict !== "failing") return [];
@@ -159,7 +152,6 @@ export interface CalleeVerdict {
   readonly permissions: readonly TriedPermission[];
 }
 
-/** The answer of all data paths together. */
 export interface ExplanationView extends Omit<Explanation, "splits" | "protocol"> {
   readonly verdict: Verdict;
   /** The status of the response; 0: the connection is closed; `null`: it goes on, or is not known. */

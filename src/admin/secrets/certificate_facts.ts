@@ -1,8 +1,4 @@
-/**
- * Names and dates of certificates, read once for each part of a snapshot: parts never change, and there
- * may be a thousand of them.
- * @module
- */
+/** Names and dates of certificates, read once per part of a snapshot: parts never change. @module */
 
 import { formatSpanMs, messageOf } from "../../base/mod.ts";
 import { altNamesOf, parseCertificate } from "../../identity/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * `/certs`: the mesh certificate, its chain and its roots; then every certificate and CA in use, from any
- * source, with its users and its remaining lifetime. Fields that Envoy's `/certs` has carry Envoy's names.
- * @module
- */
+/** `/certs`: the mesh certificate, then every certificate and CA in use with its users. @module */
 
 import {
   type CredentialsPart,
@@ -140,10 +136,7 @@ function meshOrigins(
   { credentials, validations }: Snapshot,
 ): { readonly leaf: Origin; readonly roots: Origin } {
   if (view.source()?.kind !== "file") {
-    return {
-      leaf: { name: "leaf", source: "consul" },
-      roots: { name: "roots", source: "consul" },
-    };
+    return { leaf: { name: "leaf", source: "consul" }, roots: { name: "roots", source: "consul" } };
   }
   const { statuses } = view.secretsReport();
   const leaf = statuses.find(({ certificate }) => certificate?.serial === credentials?.serial);

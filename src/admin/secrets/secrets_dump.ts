@@ -1,8 +1,4 @@
-/**
- * Secrets for `/config_dump`: in the shape of Envoy's `SecretsConfigDump`, and the snapshot's parts; and for
- * `/events`. Every field is listed by name, so that a new one is not shown without a decision.
- * @module
- */
+/** Secrets for `/config_dump` and `/events`, by field: none is shown without a decision. @module */
 
 import type { PeerRules, Validation } from "../../identity/mod.ts";
 import type {
@@ -27,9 +23,10 @@ export function secretsConfigDump(view: AdminView): Shown {
   const shown = { static: [] as Shown[], active: [] as Shown[], warming: [] as Shown[] };
   for (const status of view.secretsReport().statuses) {
     const secret = secretShown(status, snapshot);
-    if (status.state === "active" && isStatic(status)) shown.static.push(secret);
-    else if (status.state === "active") shown.active.push(secret);
-    else shown.warming.push(secret);
+    // These are part of the configuration itself: nothing outside can change them.
+    const isStatic = /^(?:configuration$|environment )/.test(status.source);
+    if (status.state !== "active") shown.warming.push(secret);
+    else (isStatic ? shown.static : shown.active).push(secret);
   }
   return {
     "@type": `${TYPES}.admin.v3.SecretsConfigDump`,
@@ -39,11 +36,6 @@ export function secretsConfigDump(view: AdminView): Shown {
   };
 }
 
-/** Part of the configuration itself: nothing outside can change it. */
-function isStatic({ source }: SecretStatus): boolean {
-  return source === "configuration" || source.startsWith("environment ");
-}
-
 /** Envoy's fields first; from `type` on they are ours. */
 function secretShown(status: SecretStatus, snapshot: Snapshot | undefined): Shown {
   const { key, type, name, source, state, version, updatedMs, fault, certificate } = status;
@@ -51,11 +43,7 @@ function secretShown(status: SecretStatus, snapshot: Snapshot | undefined): Show
     name,
     version_info: version,
     last_updated: updatedMs === 0 ? null : new Date(updatedMs).toISOString(),
-    secret: {
-      "@type": SECRET_TYPE,
-      name,
-      ...valueShown(key, snapshot),
-    },
+    secret: { "@type": SECRET_TYPE, name, ...valueShown(key, snapshot) },
     ...(fault !== "" && { error_state: { details: fault } }),
     type,
     source,
@@ -105,7 +93,6 @@ function valueShown(key: string, snapshot: Snapshot | undefined): Shown {
   }
 }
 
-/** The snapshot's parts that hold secrets. */
 export function secretPartsShown(snapshot: Snapshot): Shown {
   const { certificates, validations, ownCredentials } = snapshot;
   return {

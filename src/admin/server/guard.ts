@@ -15,16 +15,13 @@ interface GuardedRequest {
   readonly method: string;
   readonly host: string | undefined;
   readonly origin: string | undefined;
-  /** `Sec-Fetch-Site`. */
   readonly fetchSite: string | undefined;
-  /** `Authorization`. */
   readonly authorization: string | undefined;
   /** Remote address; `""`: unknown. */
   readonly peer: string;
 }
 
 export interface GuardRules {
-  /** Host of the bound address. */
   readonly boundHost: string;
   /** Lower case; see {@link machineNames}. */
   readonly names?: readonly string[];
@@ -51,9 +48,7 @@ export function refuseRequest(request: GuardedRequest, rules: GuardRules): strin
 
 interface NameFiles {
   readonly hostname: string;
-  /** `/etc/hosts`. */
   readonly hosts: string;
-  /** `/etc/resolv.conf`. */
   readonly resolv: string;
 }
 

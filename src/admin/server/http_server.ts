@@ -1,8 +1,4 @@
-/**
- * HTTP servers beside the data path: bounded in headers, time and connections, without bodies. A small server
- * has a few paths, for orchestrators and metric collectors.
- * @module
- */
+/** HTTP servers beside the data path, bounded in headers, time and connections. @module */
 
 import {
   createServer,
@@ -121,10 +117,7 @@ export async function startHttpServer(options: HttpServerOptions, log: Log): Pro
 async function respond(
   { socket, method = "", url: target = "", headers }: IncomingMessage,
   response: ServerResponse,
-  { limit, options }: {
-    readonly limit: AdminConnectionLimit;
-    readonly options: HttpServerOptions;
-  },
+  { limit, options }: { readonly limit: AdminConnectionLimit; readonly options: HttpServerOptions },
 ): Promise<void> {
   const isAuthorized = !options.tls || "authorized" in socket && socket.authorized === true;
   const peer = socket.remoteAddress ?? "";

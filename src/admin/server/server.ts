@@ -1,8 +1,4 @@
-/**
- * The admin server on its socket. Without `-admin-bind` it takes the first free port from 19000 on, so that
- * several sidecars on one host need no flag. A configured address is bound or is an error.
- * @module
- */
+/** The admin server on its socket: at the given address, or the first free port from 19000. @module */
 
 import { formatAddress, type Log, ProxyError } from "../../base/mod.ts";
 import { createAdmin, isProbe } from "../admin.ts";

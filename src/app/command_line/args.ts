@@ -1,8 +1,4 @@
-/**
- * Parses the command line into a {@link Command}. Reads nothing but `argv` and `env`; every contradiction
- * is found here, before anything is started.
- * @module
- */
+/** Parses the command line. Finds every contradiction before anything is started. @module */
 
 import {
   type FlagGroup,
@@ -202,13 +198,11 @@ function readWhichProxy(flags: FlagValues, env: Env): WhichProxy {
   const admin = readTcpAddress(flags, "admin", { emptyHost: "127.0.0.1", atLeastPort: 1 });
   const names = ["config", "proxy-id", "sidecar-for"] as const;
   const [name, other] = [...names.filter((name) => flags.given(name)), ...admin ? ["admin"] : []];
-  if (other !== undefined) {
-    throw usage(`Cannot use -${name} with -${other}: give one of them`);
-  }
+  if (other !== undefined) throw usage(`Cannot use -${name} with -${other}: give one of them`);
   if (admin) return { kind: "address", admin };
   const flag = names.find((name) => flags.given(name)) ??
     names.find((name) => flags.text(name) !== undefined);
-  const value = flag === undefined ? undefined : flags.text(flag);
+  const value = flag && flags.text(flag);
   if (flags.given("http-addr") && (flag === undefined || flag === "config")) {
     throw usage(
       "Cannot use -http-addr here: it tells proxies of one id apart; give -sidecar-for or -proxy-id, too",

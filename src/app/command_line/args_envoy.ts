@@ -1,9 +1,4 @@
-/**
- * Flags of `consul connect envoy` that Postern does not have. Flags that configure Envoy alone are taken, with
- * a warning, so that units and job files need no edit; flags that would change the proxy or its addresses are
- * refused, with their replacement.
- * @module
- */
+/** Flags of `consul connect envoy` that Postern lacks: taken with a warning, or refused. @module */
 
 import { type FlagValues, readFlagTable } from "../flags/parse_flags.ts";
 
@@ -15,7 +10,6 @@ const METRICS =
   "metrics for Prometheus are at /stats/prometheus of the admin server; leave it out " +
   "and set -admin-bind";
 
-/** For the parser of `connect envoy`. */
 export const TAKEN_ENVOY_FLAGS = readFlagTable(`
 Taken from Envoy's command line
   -admin-access-log-path FILE
@@ -79,13 +73,12 @@ Refused
       mesh gateways are not there yet
 `);
 
-const ROWS = [...TAKEN_ENVOY_FLAGS, ...REFUSED].flatMap(({ flags }) => flags);
+const TAKEN = TAKEN_ENVOY_FLAGS.flatMap(({ flags }) => flags);
+const ROWS = [...TAKEN, ...REFUSED.flatMap(({ flags }) => flags)];
 
 /** A sentence for each such flag that was given, and one for the words after `--`. */
 export function envoyWarnings(flags: FlagValues, envoyWords: readonly string[]): readonly string[] {
-  const named = TAKEN_ENVOY_FLAGS.flatMap(({ flags }) => flags).filter(({ name }) =>
-    flags.given(name)
-  )
+  const named = TAKEN.filter(({ name }) => flags.given(name))
     .map(({ name, help }) => `-${name} does nothing: ${help}`);
   if (envoyWords.length === 0) return named;
   const words = envoyWords.join(" ").slice(0, 200);
@@ -96,7 +89,6 @@ export function envoyWarnings(flags: FlagValues, envoyWords: readonly string[]):
   ];
 }
 
-/** Names of all flags in the table. */
 export const ENVOY_FLAGS: readonly string[] = ROWS.map(({ name }) => name);
 
 /** The replacement of Envoy's flag `name`; `undefined`: the flag is not in the table. */

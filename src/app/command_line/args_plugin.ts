@@ -40,8 +40,7 @@ export function parsePluginTask(
   if (!isKnown) {
     const what = kind === "" ? "plugin" : `plugin ${quote(kind).slice(1, -1)}`;
     const known = Object.keys(WORDS).join(", ");
-    const hint = `want one of ${known}; see "postern plugin -help"`;
-    throw usage(`Cannot run "${what}": ${hint}`);
+    throw usage(`Cannot run "${what}": want one of ${known}; see "postern plugin -help"`);
   }
   for (const word of words) refuseControlCharacters("the argument", word);
   return taskOf(kind as PluginTask["kind"], words, given);

@@ -39,10 +39,7 @@ async function run(command: Command): Promise<number> {
   }
 }
 
-/**
- * Runs one command line to its end; returns the exit code. Errors are written to standard error. `calledAs`:
- * the name that the program was started by, with or without a path.
- */
+/** Returns the exit code. `calledAs`: the name or path that the program was started by. */
 export async function runCommandLine(words: readonly string[], calledAs: string): Promise<number> {
   // Container images and probes start the program by this name.
   const argv = basename(calledAs) === "consul-dataplane" ? ["dataplane", ...words] : words;
@@ -62,6 +59,6 @@ function ownStatus(): string {
   try {
     return readFileSync("/proc/self/status", "utf8");
   } catch {
-    return ""; // no /proc here
+    return "";
   }
 }

@@ -18,10 +18,7 @@ const HARMLESS = /^BUN_(?:INSTALL|INSTALL_[A-Z_]+|TMPDIR)$/;
  * Throws `config_invalid` naming the first such variable. `compiled`: this is the executable, not the
  * project's source under a runtime that the user chose and may configure.
  */
-export function checkEnvironment(
-  env: Environment,
-  options: { readonly compiled: boolean },
-): void {
+export function checkEnvironment(env: Environment, options: { readonly compiled: boolean }): void {
   const isSet = (name: string) => (env[name] ?? "") !== "";
   if (env.NODE_TLS_REJECT_UNAUTHORIZED === "0") {
     throw refuse(

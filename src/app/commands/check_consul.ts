@@ -1,13 +1,7 @@
-/**
- * `postern check -sidecar-for ID`: a report on a proxy's configuration in Consul, with the parts that
- * Postern does not follow. Opens no listener and registers nothing; the certificate is fetched, since
- * whether it can be had is part of the report.
- * @module
- */
+/** `postern check` of a proxy in Consul. Fetches its certificate, too; registers nothing. @module */
 
 import process from "node:process";
 import {
-  type Clock,
   createLog,
   type LogLevel,
   type LogRecord,
@@ -44,7 +38,7 @@ export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> 
   });
   const { source, agent, proxyId } = control;
   try {
-    const snapshot = await firstSnapshot(source, systemClock);
+    const snapshot = await firstSnapshot(source);
     const { refused, warnings } = source;
     return {
       lines: [
@@ -78,27 +72,27 @@ export function checkDeps(
 }
 
 /** The first snapshot; rejects with the reason why there is none. */
-async function firstSnapshot(source: SnapshotSource, clock: Clock): Promise<Snapshot> {
+async function firstSnapshot(source: SnapshotSource): Promise<Snapshot> {
   let snapshot: Snapshot | undefined;
   let fatal: ProxyError | undefined;
   source.start((next) => {
     snapshot = next;
     return Promise.resolve(true);
   }, (error) => fatal = error);
-  const deadlineMs = clock.monotonic() + ANSWERS_WAIT_MS;
+  const deadlineMs = systemClock.monotonic() + ANSWERS_WAIT_MS;
   for (;;) {
     if (fatal) throw fatal;
     const { waitingFor, pending, failing } = source.status();
     if (snapshot && pending.length === 0) return snapshot;
     const [first] = failing;
-    if (clock.monotonic() >= deadlineMs || !snapshot && first) {
+    if (systemClock.monotonic() >= deadlineMs || !snapshot && first) {
       if (snapshot) return snapshot;
       throw new ProxyError(
         first?.code ?? "agent_failed",
         cannot(first?.message ?? `it did not answer about ${waitingFor.join(", ")}`),
       );
     }
-    await sleep(clock, LOOK_MS);
+    await sleep(systemClock, LOOK_MS);
   }
 }
 
@@ -124,9 +118,8 @@ export function summary(
 }
 
 function refusalText({ what, reason, upstream }: Refusal): string {
-  const address = upstream ? localAddressOf(upstream) : "";
-  const consequence = address && `; nothing listens on ${address}`;
-  return `refused: ${what}: ${reason}${consequence}`;
+  const address = upstream && localAddressOf(upstream);
+  return `refused: ${what}: ${reason}${address ? `; nothing listens on ${address}` : ""}`;
 }
 
 function listed(warnings: readonly string[], refused: readonly Refusal[]): readonly string[] {

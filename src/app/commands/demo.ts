@@ -1,8 +1,4 @@
-/**
- * The demonstration mesh: `web` calls `api` over HTTP through two sidecars in processes of their own. Prints
- * commands to try, and a status line.
- * @module
- */
+/** The demonstration mesh: `web` calls `api` through two sidecar processes. @module */
 
 import process from "node:process";
 import { sleep, systemClock } from "../../base/mod.ts";
@@ -19,7 +15,6 @@ import {
 } from "../../dev/mod.ts";
 import { RESTART_MS, Sidecar } from "./sidecar_process.ts";
 
-/** The agent or servers that the mesh runs on. */
 interface DemoConsul {
   readonly world: World;
   /** `http://127.0.0.1:PORT`, for the commands to try. */

@@ -1,9 +1,4 @@
-/**
- * `postern check`: is this configuration one that `postern proxy` would serve with? Opens no listener
- * and changes nothing; flags, files and every secret they name are read once. The agent is asked about
- * a proxy that it knows (`check_consul.ts`).
- * @module
- */
+/** `postern check`: reads configuration and secrets as a proxy would; changes nothing. @module */
 
 import process from "node:process";
 import {
@@ -148,7 +143,7 @@ function warningOf({ message, fields }: LogRecord): readonly string[] {
     case "configuration":
       return [`warning: ${fields.warning}`];
     case "key file is readable by others":
-      // These include passwords, and files of Envoy that may hold a key.
+      // Passwords, too, and files of Envoy that may hold a key.
       return [`warning: ${fields.file} can be read by others (mode ${fields.mode})`];
     case "certificate expires soon and was not replaced":
       return [

@@ -1,7 +1,4 @@
-/**
- * `postern dev`: an agent in memory for development and tests, and with `-demo` a whole mesh on it.
- * @module
- */
+/** `postern dev`: an agent in memory, and with `-demo` a whole mesh on it. @module */
 
 import process from "node:process";
 import {
@@ -69,6 +66,7 @@ export async function runDev(options: DevOptions): Promise<number> {
 /** Starts the agent on the port of `options`, or on a free one where the default is in use. */
 export async function startAgent(options: DevOptions, log: Log): Promise<DevAgent> {
   const { listen, datacenter, defaultPolicy, token } = options;
+  const acl = { defaultPolicy: "deny", allowsByDefault: false, token } as const;
   const start = (port: number) =>
     startDevAgent({
       clock: systemClock,
@@ -78,9 +76,7 @@ export async function startAgent(options: DevOptions, log: Log): Promise<DevAgen
       port,
       datacenter,
       defaultIntentionPolicy: defaultPolicy,
-      ...token === undefined
-        ? {}
-        : { acl: { defaultPolicy: "deny", allowsByDefault: false, token } },
+      ...token !== undefined && { acl },
     });
   try {
     return await start(listen.port);

@@ -30,12 +30,6 @@ export interface ExplainOptions {
   readonly connects: boolean;
 }
 
-interface Explained {
-  readonly text: string;
-  /** 0: the request goes on; 1: it is refused or would fail. */
-  readonly exitCode: number;
-}
-
 /** Writes the answer to standard output; the exit code. */
 export async function runExplain(options: ExplainOptions): Promise<number> {
   try {
@@ -48,12 +42,13 @@ export async function runExplain(options: ExplainOptions): Promise<number> {
   }
 }
 
-/** Throws, in words for people, where there is no answer. */
-export async function explained(options: ExplainOptions, ask: AskAdmin): Promise<Explained> {
+/** `exitCode`: 1: the request is refused or would fail. Throws, for people, without an answer. */
+export async function explained(
+  options: ExplainOptions,
+  ask: AskAdmin,
+): Promise<{ readonly text: string; readonly exitCode: number }> {
   const found = await findProxy(options.proxy, { ask });
-  if (found.kind !== "found") {
-    throw new ProxyError("internal", `Cannot ask the proxy ${found.why}`);
-  }
+  if (found.kind !== "found") throw new ProxyError("internal", `Cannot ask the proxy ${found.why}`);
   const { admin } = found;
   const at = `the proxy at ${formatAddress({ ...admin, kind: "tcp" })}`;
   const question = { path: pathOf(options), timeoutMs: ASK_TIMEOUT_MS, limitBytes: LIMIT_BYTES };
@@ -67,7 +62,6 @@ export async function explained(options: ExplainOptions, ask: AskAdmin): Promise
   throw new ProxyError("internal", printable(body.trim()) || `Cannot ask ${at}: status ${status}`);
 }
 
-/** The question as a path of the admin server. */
 function pathOf(options: ExplainOptions): string {
   const { method, upstream, host, path, headers, source, json, connects } = options;
   const query = new URLSearchParams({ method, ...(host !== "" && { host }), path });

@@ -17,7 +17,6 @@ interface SidecarOptions {
   readonly logs?: { readonly level: string; readonly onText: (text: string) => void };
 }
 
-/** One sidecar in a process of its own, started again when it dies. */
 export class Sidecar {
   readonly id: string;
   readonly #agent: string | undefined;

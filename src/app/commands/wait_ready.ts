@@ -1,8 +1,4 @@
-/**
- * `postern wait-ready`: asks a proxy's admin server until it is ready, so that an application can be
- * started after its sidecar.
- * @module
- */
+/** `postern wait-ready`: waits for a sidecar, so that its application can start. @module */
 
 import { type AdminAddress, type AskAdmin, askAdmin } from "../../admin/mod.ts";
 import process from "node:process";
@@ -94,7 +90,6 @@ function flagText(waitFor: WhichProxy): string {
   return ` (-${flag} ${value})`;
 }
 
-/** Prints the outcome; the exit code. */
 export async function runWaitReady(
   options: Omit<WaitReadyOptions, "clock" | "ask">,
 ): Promise<number> {

@@ -1,12 +1,7 @@
-/**
- * Every setting of `postern dataplane`: its flag, its variable and its key in the configuration file. All
- * but `-http-port` are consul-dataplane's, so that a command that starts consul-dataplane starts Postern.
- * @module
- */
+/** Every setting of `postern dataplane`; all but `-http-port` are consul-dataplane's. @module */
 
 import { readFlagTable } from "../flags/parse_flags.ts";
 
-/** Flags that Postern takes and ignores. */
 export const UNUSED = readFlagTable(`
 Taken, with nothing behind it
   -mode MODE [$DP_MODE] {mode} (default: sidecar)

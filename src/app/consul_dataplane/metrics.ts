@@ -1,8 +1,4 @@
-/**
- * Serves the metrics of the proxy and the application as one page on the address that central configuration
- * gives, as Envoy would.
- * @module
- */
+/** Serves the metrics of proxy and application as one page, where Envoy would. @module */
 
 import {
   type AdminView,

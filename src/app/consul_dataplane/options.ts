@@ -1,7 +1,4 @@
-/**
- * The settings of `postern dataplane` as one value, checked, with a warning for each without an effect.
- * @module
- */
+/** The settings of `postern dataplane`, checked, with a warning for each without effect. @module */
 
 import { quote, usage } from "../flags/parse_flags.ts";
 import { hostFault, messageOf, ProxyError } from "../../base/mod.ts";
@@ -168,7 +165,7 @@ function readMetrics(values: DataplaneValues): MetricsOptions {
   return {
     useCentralConfig: values.on("telemetry-use-central-config"),
     scrapePath: readPath(values, "telemetry-prom-scrape-path"),
-    mergePort: readInteger(values, "telemetry-prom-merge-port", { atLeast: 1, atMost: 65_535 }),
+    mergePort: readInteger(values, "telemetry-prom-merge-port", PORT),
     ...(serviceUrl && { serviceUrl }),
     ...(ca !== undefined && cert !== undefined && key !== undefined && { tls: { ca, cert, key } }),
   };

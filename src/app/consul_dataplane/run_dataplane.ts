@@ -1,8 +1,4 @@
-/**
- * `postern dataplane`: a sidecar beside Consul's servers, in place of consul-dataplane, with the servers for
- * orchestrators: one says when the application may start and begins the shutdown, one answers probes.
- * @module
- */
+/** `postern dataplane`: a sidecar in place of consul-dataplane, with its servers. @module */
 
 import process from "node:process";
 import {

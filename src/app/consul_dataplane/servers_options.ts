@@ -1,7 +1,4 @@
-/**
- * The settings of `postern dataplane` about Consul's servers, the token and the proxy's registration.
- * @module
- */
+/** Settings of `postern dataplane` about Consul's servers, token and registration. @module */
 
 import { usage } from "../flags/parse_flags.ts";
 import { canonicalIpText, ProxyError } from "../../base/mod.ts";

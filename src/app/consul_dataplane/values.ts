@@ -1,8 +1,4 @@
-/**
- * The values of the settings of `postern dataplane`: a flag counts before a variable, a variable before the
- * configuration file.
- * @module
- */
+/** Values of `postern dataplane`: flags, then variables, then the configuration file. @module */
 
 import {
   type FlagSpec,
@@ -30,7 +26,6 @@ export interface DataplaneWords {
   readonly forEnvoy: readonly string[];
 }
 
-/** Throws `usage` for an unknown flag. */
 export function parseDataplane(argv: readonly string[], env: Env): DataplaneWords {
   const end = argv.indexOf("--");
   const own = end < 0 ? argv : argv.slice(0, end);
@@ -101,15 +96,14 @@ export class DataplaneValues {
 
   /** `-login-meta`, added to the entries of variables and the file. */
   meta(): Readonly<Record<string, string>> {
-    const variables = Array.from({ length: 9 }, (_, at) => `DP_CREDENTIAL_LOGIN_META${at + 1}`);
-    const origin = "-login-meta";
+    const numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9];
     const pairs = [
       ...this.#file.get("login-meta") ?? [],
-      ...variables.map((name) => this.#env[name] ?? "").filter((value) => value !== ""),
+      ...numbers.map((n) => this.#env[`DP_CREDENTIAL_LOGIN_META${n}`] ?? "").filter(Boolean),
       ...this.#flags.list("login-meta"),
     ];
-    for (const pair of pairs) refuseControlCharacters(origin, pair);
-    return readPairs(pairs, origin);
+    for (const pair of pairs) refuseControlCharacters("-login-meta", pair);
+    return readPairs(pairs, "-login-meta");
   }
 
   /** The name of a value's origin: flag, variable, or key of the file. */

@@ -1,8 +1,4 @@
-/**
- * Tables of flags, and flags as Go programs take them: `-x` and `--x` are the same, `-x=v` and `-x v` too; a
- * switch takes a value only with `=`; `--` ends the flags.
- * @module
- */
+/** Flags as Go takes them: `-x v`, `--x=v`; a switch takes a value only with `=`. @module */
 
 import { nearest, ProxyError } from "../../base/mod.ts";
 
@@ -21,7 +17,6 @@ interface ParseFlagsOptions {
 const TRUE = new Set(["1", "t", "T", "true", "TRUE", "True"]);
 const FALSE = new Set(["0", "f", "F", "false", "FALSE", "False"]);
 
-/** Values from the command line, or else from the environment. */
 export class FlagValues {
   readonly #given: ReadonlyMap<string, readonly string[]>;
   readonly #specs: ReadonlyMap<string, FlagSpec>;
@@ -149,11 +144,7 @@ function readSwitch(value: string): boolean | undefined {
   return FALSE.has(value) ? false : undefined;
 }
 
-function notAFlag(
-  word: string,
-  names: readonly string[],
-  options: ParseFlagsOptions,
-): ProxyError {
+function notAFlag(word: string, names: readonly string[], options: ParseFlagsOptions): ProxyError {
   const meant = word.endsWith(".json") && names.includes("config")
     ? "-config FILE"
     : names.includes(word) && `-${word}`;
@@ -169,13 +160,10 @@ function unknownFlag(
   options: ParseFlagsOptions,
 ): ProxyError {
   const instead = options.replaced?.(name);
-  if (instead !== undefined) {
-    return usage(`Cannot take the flag -${name}: ${instead}`);
-  }
+  if (instead !== undefined) return usage(`Cannot take the flag -${name}: ${instead}`);
   const near = nearest(name, names);
-  const shown = quote(name).slice(1, -1);
   const hint = near === undefined ? `see "${options.command} -help"` : `did you mean -${near}?`;
-  return usage(`Cannot take the flag -${shown}: there is none; ${hint}`);
+  return usage(`Cannot take the flag -${quote(name).slice(1, -1)}: there is none; ${hint}`);
 }
 
 export interface FlagSpec {
@@ -228,7 +216,6 @@ function readRow(row: string): FlagSpec {
   };
 }
 
-/** The refusal of a command line. */
 export function usage(message: string): ProxyError {
   return new ProxyError("usage", message);
 }

@@ -1,8 +1,4 @@
-/**
- * Every flag of `postern proxy`. Where `consul connect proxy` has the same flag, name and variable are the
- * same, so that a command line or a unit file can be taken over as it is.
- * @module
- */
+/** Every flag of `postern proxy`, with the names and variables of `consul connect proxy`. @module */
 
 import { readFlagTable } from "./parse_flags.ts";
 

@@ -1,8 +1,4 @@
-/**
- * The flags of `postern proxy` (and `check`) as one value, checked as a whole: nothing has been read or
- * opened yet when this throws.
- * @module
- */
+/** The flags of `postern proxy` and `check` as one value, checked before any effect. @module */
 
 import { type FlagValues, usage } from "./parse_flags.ts";
 import { defined } from "../../base/schema.ts";
@@ -22,7 +18,6 @@ import {
 
 type TcpAddress = Extract<Address, { kind: "tcp" }>;
 
-/** Origin of the proxy's configuration. */
 export type ProxyMode =
   | { readonly kind: "agent"; readonly by: "proxy_id" | "sidecar_for"; readonly id: string }
   /** The one ingress gateway that is registered; `""`: of any name. */
@@ -81,7 +76,6 @@ export interface ProxyOptions {
   readonly idleTimeoutMs: number;
   /** 0: for ever. */
   readonly lifetimeMs: number;
-  /** Accepted at once, over all listeners. */
   readonly maxConnections: number;
   /** 0: in the main thread. */
   readonly workers: number;

@@ -1,8 +1,4 @@
-/**
- * Values of flags: addresses, ports, durations, numbers, choices, upstreams. A reader takes the default from
- * the flag's table, and throws `usage` with the flag, its value and the form that it wants.
- * @module
- */
+/** Readers of flags' values. They throw `usage` with flag, value and wanted form. @module */
 
 import { type FlagValues, quote, usage } from "./parse_flags.ts";
 import {
@@ -156,12 +152,7 @@ export function parseUpstream(text: string): UpstreamArgument {
   const host = bracketed ?? (plain || "127.0.0.1");
   const fault = hostFault(host);
   if (fault !== undefined) throw bad(text, `it names ${fault}`);
-  return {
-    name,
-    type: type === "query" ? "prepared_query" : "service",
-    host,
-    port,
-  };
+  return { name, type: type === "query" ? "prepared_query" : "service", host, port };
 }
 
 /** Upstreams sorted by name; the last one of a name counts, as in Consul. */

@@ -1,9 +1,4 @@
-/**
- * Takes the access log's lines out of the rings and writes them to the snapshot's target. Traffic never
- * waits for this: while the target takes nothing, lines stay in the rings until those are full; then they
- * are lost, counted and reported. A file is opened again after log rotation, on request.
- * @module
- */
+/** Writes the access log from the rings. Traffic never waits: late lines are lost, counted. @module */
 
 import {
   type Clock,
@@ -88,9 +83,7 @@ export class AccessWriter {
   drain(): void {
     this.#options.rings.answer();
     this.#again = true;
-    this.#running ??= this.#run().finally(() => {
-      this.#running = undefined;
-    });
+    this.#running ??= this.#run().finally(() => this.#running = undefined);
   }
 
   /** Writes the last lines, within a time limit. */
@@ -209,10 +202,7 @@ function forget(ring: LogRing): void {
 
 interface OpenTarget {
   readonly pieceBytes: number;
-  /**
-   * Resolves with the number of bytes taken. Rejects with the error of the system call and its `code`:
-   * `EAGAIN` where nothing is taken now.
-   */
+  /** Resolves with the bytes taken. Rejects with the system's error; `EAGAIN`: none now. */
   write(bytes: Uint8Array): Promise<number>;
   close(): Promise<void>;
 }

@@ -1,8 +1,4 @@
-/**
- * Puts log lines into this thread's ring; the main thread takes them out and writes them to standard error, as
- * far as that takes them at once. Logging never delays traffic; a line says so when lines were lost.
- * @module
- */
+/** Log lines into rings, and from there to standard error. Traffic never waits for it. @module */
 
 import process from "node:process";
 import {
@@ -59,7 +55,6 @@ interface LogWriter {
   readonly rings: LogRings;
   /** Writes the lines in the rings. Never waits. */
   drain(): void;
-  /** Writes a line that is formatted already. */
   say(line: string): void;
 }
 
@@ -95,11 +90,7 @@ export function createLogWriter({ clock, json, workers }: LogWriterOptions): Log
     const endMs = clock.monotonic() + LAST_LINES_MS;
     while (!drain.run() && clock.monotonic() < endMs) Atomics.wait(sleeper, 0, 0, RETRY_MS);
   });
-  return {
-    rings,
-    drain: run,
-    say: (line) => rings.own.put(new TextEncoder().encode(`${line}\n`)),
-  };
+  return { rings, drain: run, say: (line) => rings.own.put(new TextEncoder().encode(`${line}\n`)) };
 }
 
 interface LogDrainOptions {

@@ -1,8 +1,4 @@
-/**
- * Carries lines from the threads that log to the thread that writes: one ring of bytes per thread, in shared
- * memory. A thread that logs never waits; a line that finds no room is counted.
- * @module
- */
+/** Rings of bytes in shared memory, one per thread that logs. Lines without room are counted. @module */
 
 import type { Clock } from "../../base/mod.ts";
 import type { TakeLine } from "../../proxy/mod.ts";
@@ -108,10 +104,7 @@ export class LogRing {
     Atomics.add(this.#words, LOST, lines);
   }
 
-  /**
-   * The oldest lines, copied into `into`: whole ones, unless one is longer than `into`. They stay until
-   * {@link drop}.
-   */
+  /** Copies the oldest whole lines, or a part of a longer one. They stay until {@link drop}. */
   peekLines(into: Uint8Array): Uint8Array {
     const found = into.subarray(0, this.peek(into));
     return found.subarray(0, found.lastIndexOf(NEWLINE) + 1 || found.length);

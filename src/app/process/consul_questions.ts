@@ -57,10 +57,8 @@ export function boundedAuthorize(agent: Consul | undefined): RemoteAuthorize {
   return async (request) => {
     if (!agent) throw new ProxyError("authorize_failed", "there is no agent");
     if (running >= MAX_AUTHORIZE_CALLS) {
-      throw new ProxyError(
-        "authorize_failed",
-        `${running} connections wait for the agent's verdict`,
-      );
+      const fact = `${running} connections wait for the agent's verdict`;
+      throw new ProxyError("authorize_failed", fact);
     }
     running++;
     try {

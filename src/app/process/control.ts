@@ -1,7 +1,4 @@
-/**
- * Makes the source of snapshots from the command line: an agent's registration, flags, or a file.
- * @module
- */
+/** Makes the source of snapshots: an agent's registration, flags, or a file. @module */
 
 import {
   type Clock,
@@ -176,10 +173,7 @@ async function openConsul(
     });
   }
   const { token, basicAuth } = options;
-  return {
-    agent: createAgent(options, agentDeps),
-    secrets: [token, basicAuth].filter(Boolean),
-  };
+  return { agent: createAgent(options, agentDeps), secrets: [token, basicAuth].filter(Boolean) };
 }
 
 /** Resolves with `found`; rejects when `signal` aborts, so that an agent that hangs is not waited for. */
@@ -239,10 +233,7 @@ export function createSecretStore(deps: SecretStoreDeps): SecretStore {
   return new SecretStore({ clock, random, log, stats, providers });
 }
 
-/**
- * Logs each right that the token lacks, and what does not work without it. The proxy goes on: rights may
- * be granted at any moment, and the agent's own errors do not name them. Never rejects.
- */
+/** Logs rights that the token lacks; they may be granted at any moment. Never rejects. */
 async function reportMissingRights(
   agent: Consul,
   source: RegistrationSource,

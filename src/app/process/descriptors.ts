@@ -1,8 +1,4 @@
-/**
- * Connections that the process's file descriptors allow. A listener without a free descriptor is woken by the
- * waiting connection again and again and cannot accept it, so the limit on connections must be reached first.
- * @module
- */
+/** Connections that file descriptors allow: a listener without a free one would spin. @module */
 
 import { DEFAULT_CONNECTIONS } from "../flags/proxy_flags.ts";
 

@@ -1,8 +1,4 @@
-/**
- * Finds the admin server of a proxy on this machine. Without `-admin-bind` a proxy takes the first free port
- * of a range, and each admin server names the flags that its proxy was started with.
- * @module
- */
+/** Finds a proxy's admin server on this machine, by the flags of the proxy. @module */
 
 import { resolve } from "node:path";
 import * as v from "valibot";
@@ -53,10 +49,7 @@ const Info = v.object({
 type Info = v.InferOutput<typeof Info>;
 
 /** The fields of `/server_info` that {@link findProxy} reads. */
-export function shownMode(
-  mode: ProxyMode,
-  proxyId: string,
-): Readonly<Record<string, string>> {
+export function shownMode(mode: ProxyMode, proxyId: string): Readonly<Record<string, string>> {
   switch (mode.kind) {
     case "agent":
       return {
@@ -139,10 +132,7 @@ function detailsOf({ postern: { pid, trust_domain: domain, options } }: Info): r
   ];
 }
 
-/**
- * Describes another proxy on this machine with this id: two of one id bind the same ports. `own`: the
- * address of this process's admin server.
- */
+/** Describes another proxy of this id, which binds the same ports. `own`: our admin server. */
 export async function findRival(
   proxyId: string,
   { ask, own }: { readonly ask: AskAdmin; readonly own?: AdminAddress | undefined },
@@ -185,7 +175,6 @@ async function infoOf(address: AdminAddress, ask: AskAdmin): Promise<Info | unde
     const { body } = await ask(address, { path: "/server_info", timeoutMs: ASK_TIMEOUT_MS });
     return v.parse(Info, parseJson(body));
   } catch {
-    // It is not the admin server of a proxy.
     return undefined;
   }
 }

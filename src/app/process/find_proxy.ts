@@ -1,8 +1,4 @@
-/**
- * Finds the registered proxy, with tries until the agent answers: a supervisor may start the proxy before
- * the agent. A refusal ends the start; an agent that does not answer does not.
- * @module
- */
+/** Finds the registered proxy; tries until the agent answers. A refusal ends the start. @module */
 
 import {
   Backoff,
@@ -32,10 +28,7 @@ interface FindProxyDeps {
   readonly signal: AbortSignal;
   /** There may be a stored state, from which the proxy serves without the agent. */
   readonly hasState: boolean;
-  /**
-   * Called for each failure, and while the agent hangs, when nothing can start before its answer. `reason`
-   * gives the server, the time and the cause.
-   */
+  /** Called for each failure, and while the agent hangs. `reason`: server, time and cause. */
   onWaiting(reason: () => string): Promise<void>;
 }
 
@@ -55,10 +48,7 @@ const FIND = {
   gateway: "findGateway",
 } as const satisfies Record<ProxyName["by"], keyof Consul>;
 
-/**
- * The id by Consul's own defaults: the result of {@link findProxy} where the agent does not answer and there
- * is a stored state.
- */
+/** The id by Consul's defaults, used while the agent is away and there is a stored state. */
 export function usualIdOf({ by, id }: ProxyName): string {
   if (by === "gateway") return id || "ingress-gateway";
   return by === "sidecar_for" ? `${id}-sidecar-proxy` : id;
@@ -85,19 +75,15 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
       });
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
-      const away = AWAY.has(code);
-      if (!away || signal.aborted) throw error;
+      if (!AWAY.has(code) || signal.aborted) throw error;
       if (hasState) return usualIdOf({ by, id });
       const delayMs = backoff.next();
       const reason = messageOf(error);
-      const what = code === "agent_unreachable"
-        ? `${agent.called} not reached; trying again`
-        : `${agent.called} answered with an error; trying again`;
+      const fact = code === "agent_unreachable" ? "not reached" : "answered with an error";
       // The same reason again is logged at level debug.
-      log[reason === logged ? "debug" : "warn"](what, {
-        error: reason,
-        delay_ms: Math.round(delayMs),
-      });
+      const level = reason === logged ? "debug" : "warn";
+      const fields = { error: reason, delay_ms: Math.round(delayMs) };
+      log[level](`${agent.called} ${fact}; trying again`, fields);
       logged = reason;
       await onWaiting(waitingFor);
       await sleep(clock, delayMs, { signal });

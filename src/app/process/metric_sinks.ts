@@ -1,8 +1,4 @@
-/**
- * Gives metrics to the sinks that the proxy's configuration names, as Envoy does: Prometheus and `/stats` on
- * addresses of their own, StatsD and DogStatsD. Runs in the main thread and follows the registration.
- * @module
- */
+/** The sinks of metrics that the proxy's registration configures, as for Envoy. @module */
 
 import {
   type AdminView,
@@ -39,15 +35,9 @@ const SERVER_NAMES = {
   [STATS_KEY]: "envoy_metrics",
 } as const;
 
-interface Sink {
-  close(): Promise<void> | void;
-}
-
-interface Running {
-  /** The configuration that the sink was made from. */
-  readonly inputs: string;
-  readonly sink: Sink;
-}
+type Sink = { close(): Promise<void> | void };
+/** `inputs`: the configuration that the sink was made from. */
+type Running = { readonly inputs: string; readonly sink: Sink };
 
 interface MetricSinksOptions {
   readonly view: AdminView;
@@ -90,22 +80,18 @@ export class MetricSinks {
   }
 
   async #look(): Promise<void> {
-    const wanted = this.#options.view.source()?.metrics;
-    if (this.#options.prometheus) {
-      await this.#keep(
-        PROMETHEUS_KEY,
-        wanted?.prometheusBindAddr ?? "",
-        (text) =>
-          this.#serve(PROMETHEUS_KEY, text, async (target) => {
-            if (target.replace(/\?.*/, "") !== "/metrics") return undefined;
-            return { status: 200, body: await metricsText(this.#options.view), type: METRICS_TYPE };
-          }),
-      );
+    const { view, prometheus } = this.#options;
+    const wanted = view.source()?.metrics;
+    if (prometheus) {
+      const answer = async (target: string) => {
+        if (target.replace(/\?.*/, "") !== "/metrics") return undefined;
+        return { status: 200, body: await metricsText(view), type: METRICS_TYPE };
+      };
+      const serve = (text: string) => this.#serve(PROMETHEUS_KEY, text, answer);
+      await this.#keep(PROMETHEUS_KEY, wanted?.prometheusBindAddr ?? "", serve);
     }
-    await this.#keep(STATS_KEY, wanted?.statsBindAddr ?? "", (text) => {
-      const answer = answerStats(this.#options.view);
-      return this.#serve(STATS_KEY, text, answer);
-    });
+    const serve = (text: string) => this.#serve(STATS_KEY, text, answerStats(view));
+    await this.#keep(STATS_KEY, wanted?.statsBindAddr ?? "", serve);
     await this.#keepStatsd("envoy_statsd_url", wanted?.statsdUrl, wanted?.flushInterval);
     await this.#keepStatsd("envoy_dogstatsd_url", wanted?.dogstatsdUrl, wanted?.flushInterval);
   }
@@ -182,9 +168,7 @@ export function readBindAddress(
 ): { readonly host: string; readonly port: number } {
   const [host = "", portText = ""] = splitHostPort(text) ?? [];
   const port = parsePort(portText, 1);
-  if (port !== undefined && hostFault(host) === undefined) {
-    return { host: host || "0.0.0.0", port };
-  }
+  if (port !== undefined && hostFault(host) === undefined) return { host: host || "0.0.0.0", port };
   throw new ProxyError(
     "config_invalid",
     `Cannot use ${key} ${JSON.stringify(text.slice(0, 80))}: want host:port`,

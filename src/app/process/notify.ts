@@ -1,12 +1,7 @@
-/**
- * Notifies systemd: ready, reloading, stopping, alive. This process sends the messages, so
- * `NotifyAccess=main` is enough; where the runtime cannot send a datagram, the program `systemd-notify` does,
- * and the unit needs `NotifyAccess=all`.
- * @module
- */
+/** Notifies systemd. Where `systemd-notify` has to send, `NotifyAccess=all` is needed. @module */
 
 import { execFile } from "node:child_process";
-import { type Clock, type Log, printable, type Timer } from "../../base/mod.ts";
+import { type Clock, type Log, messageOf, printable, type Timer } from "../../base/mod.ts";
 import { type DatagramResult, sendUnixDatagram } from "../../net/mod.ts";
 
 interface NotifierOptions {
@@ -60,10 +55,7 @@ export class Notifier {
     this.#notify(statusLine(status));
   }
 
-  /**
-   * With a watchdog, sends a sign of life twice per interval while `healthy` is true. Without it the
-   * supervisor ends and restarts this process.
-   */
+  /** Sends signs of life while `healthy`; without them systemd's watchdog ends this process. */
   startWatchdog(healthy: () => boolean): void {
     const { env, pid } = this.#options;
     const intervalUs = Number(env.WATCHDOG_USEC ?? "0");
@@ -92,7 +84,7 @@ export class Notifier {
     if (result === "failed") return this.#fail("the socket did not take the message");
     this.#queue = this.#queue
       .then(() => this.#runProgram(this.#path, text))
-      .catch((error) => this.#fail(error instanceof Error ? error.message : String(error)));
+      .catch((error) => this.#fail(messageOf(error)));
   }
 
   /** Logged once: a supervisor that does not listen would fill the log. */

@@ -1,8 +1,4 @@
-/**
- * Tasks that the main thread repeats on the data plane: it binds listeners again whose address was in use, and
- * checks every few seconds whether all data paths answer, and which upstreams carry traffic.
- * @module
- */
+/** Repeated tasks on the data plane: binding listeners again, and its heartbeat. @module */
 
 import { type Clock, type Log, messageOf, type Timer } from "../../base/mod.ts";
 import type { DataPlane } from "../workers/plane.ts";
@@ -12,7 +8,6 @@ interface BindRetryOptions {
   readonly log: Log;
   readonly plane: Pick<DataPlane, "retryFailed">;
   readonly signal: AbortSignal;
-  /** Called after each try. */
   readonly onTried: () => Promise<void>;
   /** Describes another proxy on this machine with the same ports; `undefined`: none. Never rejects. */
   findRival(): Promise<string | undefined>;

@@ -1,8 +1,4 @@
-/**
- * The life of a proxy process: it finds the source of snapshots, serves them, reads files again on request,
- * drains, and ends. Its parts are arguments.
- * @module
- */
+/** The life of a proxy process: finds its source, serves, reloads, drains, ends. @module */
 
 import { type Clock, type Log, messageOf, sleep } from "../../base/mod.ts";
 import type { Reloaded } from "../../admin/mod.ts";
@@ -33,9 +29,7 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
   readonly paths: number;
   /** Takes the place of the settle time and the drain at the end. */
   readonly grace?: ShutdownGrace;
-  /**
-   * May take until `signal` aborts; `onWaiting` is called for each failure while the agent does not answer.
-   */
+  /** `onWaiting` is called for each failure while the agent does not answer. */
   findControl(hooks: {
     readonly signal: AbortSignal;
     onWaiting(reason: () => string): Promise<void>;
@@ -52,21 +46,14 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
 }
 
 /** The parts that exist once the control is found. */
-interface Parts extends ProxyControl {
-  readonly plane: DataPlane;
-}
-
-interface Serving extends Parts {
-  /** Resolves when the proxy's own registration is removed, or there is none. */
-  readonly registered: Promise<void>;
-}
+type Parts = ProxyControl & { readonly plane: DataPlane };
+/** `registered` resolves when the proxy's own registration is removed, or there is none. */
+type Serving = Parts & { readonly registered: Promise<void> };
 
 export class ProxyProcess {
   readonly readiness: Readiness;
   readonly #options: ProxyProcessOptions;
-  /** Aborts every background task. */
   readonly #ending = new AbortController();
-  /** Ready for the first time. */
   readonly #servingBegan = new AbortController();
   /** New callers should not come any more. */
   readonly #leaving = new AbortController();
@@ -224,12 +211,11 @@ export class ProxyProcess {
     const draining = this.#leaving.signal;
     const serving = this.#servingBegan.signal;
     const onLeft = () => this.#left.resolve();
-    const registered = control.keepRegistered({ signal, serving, draining, onLeft }).catch(
-      (error) => {
-        if (control.needsRegistering) this.#failed(error);
-        else log.error("not registered", { error: messageOf(error) });
-      },
-    ).finally(onLeft);
+    const keeping = control.keepRegistered({ signal, serving, draining, onLeft });
+    const registered = keeping.catch((error) => {
+      if (control.needsRegistering) this.#failed(error);
+      else log.error("not registered", { error: messageOf(error) });
+    }).finally(onLeft);
     this.#canReload = true;
     return { ...control, plane, registered };
   }
@@ -240,10 +226,7 @@ export class ProxyProcess {
     this.stop({ grace: false });
   }
 
-  /**
-   * Reads files again, the agent's and the source's; a file that cannot be read leaves the old state.
-   * Resolves when the new state is in force, or with the reason why not. Never rejects.
-   */
+  /** Reads files again; one that cannot be read leaves the old state. Never rejects. */
   async reload(): Promise<Reloaded> {
     const { log, notifier } = this.#options;
     log.info("reloading files");
@@ -293,10 +276,7 @@ export class ProxyProcess {
     return await Promise.race([isOver, this.#graceOver.promise.then(() => false)]);
   }
 
-  /**
-   * Serves new callers for a while after Consul marks the proxy as leaving: a caller that has not heard of it
-   * would meet a closed port. Without callers that follow Consul there is nothing to wait for.
-   */
+  /** Serves callers that have not heard from Consul yet that the proxy leaves. */
   async #settle(): Promise<void> {
     const { log, settleMs: ms } = this.#options;
     const isCalled = this.#parts?.agent !== undefined && this.snapshot !== undefined &&

@@ -1,8 +1,4 @@
-/**
- * Judges whether the proxy is ready, on request and every few seconds, and reports changes. A listener that
- * never was up does not take away the traffic of the others.
- * @module
- */
+/** Judges readiness. A listener that never was up does not stop the traffic of others. @module */
 
 import { type Health, mergeListeners, withWarming } from "../../admin/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";
@@ -26,7 +22,6 @@ export interface ReadinessFacts {
   readonly rival: string;
 }
 
-/** Present and earlier reports of the data paths. */
 interface ListenersSeen {
   /** Views by name; when data paths differ, that of the path in trouble. */
   readonly listeners: ReadonlyMap<string, ListenerView>;
@@ -125,7 +120,6 @@ class Troubles {
   readonly #notes: string[] = [];
   size = 0;
 
-  /** Listed after the listeners. */
   note(text: string): void {
     this.#notes.push(text);
   }

@@ -1,7 +1,4 @@
-/**
- * `postern proxy`: the process with its log, its data plane, its admin server and its signals.
- * @module
- */
+/** `postern proxy`: the process with log, data plane, admin server and signals. @module */
 
 import { getPriority, setPriority } from "node:os";
 import process from "node:process";
@@ -64,16 +61,11 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const holder: LevelHolder = { level: options.logLevel };
   const { adminBind: bind, adminTokenFile: tokenFile } = options;
   if (tokenFile !== undefined) readAdminToken(tokenFile);
-  const writer = createLogWriter({ clock, json: options.logJson, workers: options.workers });
+  const { logJson: json, workers } = options;
+  const writer = createLogWriter({ clock, json, workers });
   const { rings } = writer;
-  const accessRings = LogRings.create(Math.max(options.workers, 1), ACCESS_RING_BYTES);
-  const log = createLogOutput({
-    clock,
-    json: options.logJson,
-    holder,
-    ring: rings.own,
-    wake: writer.drain,
-  });
+  const accessRings = LogRings.create(Math.max(workers, 1), ACCESS_RING_BYTES);
+  const log = createLogOutput({ clock, json, holder, ring: rings.own, wake: writer.drain });
   const engine = runtimeEngine();
   const stats = new Stats();
   const access = new AccessWriter({ rings: accessRings, clock, log, stats });
@@ -96,11 +88,11 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     log,
     ...(standIn?.grace && { grace: standIn.grace }),
     notifier: new Notifier({ env: process.env, pid: process.pid, clock, log }),
-    paths: Math.max(options.workers, 1),
+    paths: Math.max(workers, 1),
     findControl: (hooks) =>
       createControl(options, { clock, random: systemRandom, log, stats, env, engine, ...hooks }),
     createPlane({ agent, source }, fetchCertificate) {
-      const { workers, idleTimeoutMs, lifetimeMs, logJson } = options;
+      const { idleTimeoutMs, lifetimeMs } = options;
       const plane = {
         clock,
         log,
@@ -123,7 +115,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       return createWorkerPlane({
         ...plane,
         workers,
-        logJson,
+        logJson: json,
         logLevel: holder.level,
         logMemory: rings.memory,
         accessMemory: accessRings.memory,
@@ -141,7 +133,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     onInForce: (snapshot) => access.set(accessTargetOf(snapshot)),
     onFirstReady() {
       trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });
-      if (options.workers > 0) giveWayToTraffic();
+      if (workers > 0) giveWayToTraffic();
     },
   });
   const view: AdminView = {
@@ -150,7 +142,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       return {
         ...versionInfo(engine.name),
         pid: process.pid,
-        workers: options.workers,
+        workers,
         startedMs,
         limits: { openFiles: descriptorLimit(), maxConnections },
         options: shownOptions(options, proxy.parts?.proxyId ?? ""),
@@ -191,20 +183,17 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     reload: () => void proxy.reload(),
     reopen: () => access.reopen(),
   });
-  const sinks = standIn?.metrics === "none" ? undefined : new MetricSinks({
-    view,
-    stats,
-    log,
-    env,
-    prometheus: standIn === undefined,
-  });
+  const prometheus = standIn === undefined;
+  const sinks = standIn?.metrics === "none"
+    ? undefined
+    : new MetricSinks({ view, stats, log, env, prometheus });
   let servers: Awaited<ReturnType<StandInOptions["open"]>> | undefined;
   try {
     servers = await standIn?.open(view, { log, stop: () => proxy.stop() });
     return await proxy.run();
   } catch (error) {
     // Through the writer, which does not wait: standard error may have no reader.
-    writer.say(lastWords(error, { json: options.logJson, nowMs: clock.now() }));
+    writer.say(lastWords(error, { json, nowMs: clock.now() }));
     return exitCodeOf(error);
   } finally {
     signals.off();
@@ -232,11 +221,7 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
   };
 }
 
-/**
- * Lowers the priority of the calling thread (on Linux each thread has its own), so that a burst of changes,
- * such as a thousand certificates, is read a little later and no request waits for it. Called once the data
- * workers run: a new thread begins with the priority of its maker.
- */
+/** Lowers this thread's priority below traffic's. New threads inherit it: workers come first. */
 function giveWayToTraffic(): void {
   if (process.platform !== "linux") return;
   try {

@@ -11,7 +11,6 @@ interface SignalHandlers {
   readonly reopen?: () => void;
 }
 
-/** Calls the handlers until `off`. */
 export function onSignals({ stop, stopNow, reload, reopen }: SignalHandlers): { off(): void } {
   let stops = 0;
   const onStop = () => ++stops === 1 ? stop() : stopNow?.();

@@ -1,8 +1,4 @@
-/**
- * Sends statistics to a StatsD or DogStatsD server: the increase of counters since the last time, the value
- * of gauges. Datagrams: a server that is away or slow costs only its numbers.
- * @module
- */
+/** Sends counters' increases and gauges to StatsD or DogStatsD, as datagrams. @module */
 
 import { type AdminView, type SinkStat, sinkStats } from "../../admin/mod.ts";
 import { BUCKETS_MS, type Log, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
@@ -35,10 +31,7 @@ export function createStatsdSink(sink: StatsdSink, deps: StatsdDeps): Statsd {
   return startStatsd(sink, deps, sender);
 }
 
-interface Sender {
-  send(datagram: string): void;
-  close(): void;
-}
+type Sender = { send(datagram: string): void; close(): void };
 
 interface Statsd {
   /** One at a time. Never rejects. */
@@ -164,13 +157,10 @@ function createSender(address: StatsdAddress, onFault: (fault: string) => void):
     return {
       send(datagram) {
         const result = sendUnixDatagram(address.path, datagram);
-        report(
-          result === "sent"
-            ? undefined
-            : result === "unsupported"
-            ? "this runtime cannot send to unix sockets; use udp://"
-            : `nobody takes datagrams at ${address.path}`,
-        );
+        if (result === "sent") return report(undefined);
+        const isLacking = result === "unsupported";
+        const why = "this runtime cannot send to unix sockets; use udp://";
+        report(isLacking ? why : `nobody takes datagrams at ${address.path}`);
       },
       close() {},
     };

@@ -1,8 +1,4 @@
-/**
- * Calls between the main thread and a data worker, the same in both directions. A call by `ask` returns a
- * value, fails with a code and a message, or ends with the other side; a call by `tell` has no result.
- * @module
- */
+/** Calls between main thread and data worker: `ask` has a result, `tell` has none. @module */
 
 import { type ErrorCode, type LogLevel, messageOf, ProxyError } from "../../base/mod.ts";
 import type { OpenSharedCells } from "../../plugin/mod.ts";
@@ -19,9 +15,7 @@ import type {
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
-/**
- * Functions that one side offers. The value, or that of a promise, is the result of `ask`; `tell` drops it.
- */
+/** Functions that one side offers. `ask` gives their value, `tell` drops it. */
 type Calls<Side> = { readonly [Name in keyof Side]: (...given: never) => unknown };
 
 type Given<Side extends Calls<Side>, Name extends keyof Side> = Parameters<Side[Name]>;
@@ -99,8 +93,7 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
     if (!this.#open) return;
     switch (message.kind) {
       case "notification":
-        this.#call(message.name, message.given);
-        return;
+        return void this.#call(message.name, message.given);
       case "call":
         return void this.#answer(message.id, message.name, message.given);
       case "result":

@@ -1,8 +1,4 @@
-/**
- * Keeps a promise or timer that a plugin left running from ending the thread, with all its connections, when
- * it fails. Without plugins such a failure is the proxy's own, and ends the thread.
- * @module
- */
+/** Keeps a plugin's stray promises and timers from ending the thread when they fail. @module */
 
 import process from "node:process";
 import { type Log, messageOf, type Stats } from "../../base/mod.ts";
@@ -11,11 +7,7 @@ import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 const LOG_EVERY_MS = 1_000;
 
 export class FailureContainer {
-  readonly #options: {
-    readonly log: Log;
-    readonly stats: Stats;
-    readonly nowMs: () => number;
-  };
+  readonly #options: { readonly log: Log; readonly stats: Stats; readonly nowMs: () => number };
   #isOn = false;
   #loggedMs = -Infinity;
   #suppressed = 0;

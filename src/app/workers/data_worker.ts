@@ -1,8 +1,4 @@
-/**
- * The data plane in worker threads. A worker that dies is replaced and gets the whole snapshot; the others go
- * on serving meanwhile.
- * @module
- */
+/** The data plane in worker threads. A worker that dies is replaced. @module */
 
 import { type LogLevel, messageOf, type Timer } from "../../base/mod.ts";
 import { type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
@@ -125,19 +121,14 @@ class DataWorker implements RolloutMember {
   /** One call at a time, so that calls do not pile up at a stuck worker. */
   listeners(): Promise<readonly ListenerView[] | undefined> {
     if (!this.#channel) return Promise.resolve([]);
-    return this.#listeners ??= this.ask("listeners").finally(() => {
-      this.#listeners = undefined;
-    });
+    return this.#listeners ??= this.ask("listeners").finally(() => this.#listeners = undefined);
   }
 
   /** One beat at a time; a worker that starts or is gone has its own time limits. */
   beat(): Promise<void> {
     if (!this.#channel) return Promise.resolve();
     this.#beatMs ??= this.#options.plane.clock.monotonic();
-    return this.#beat ??= this.ask("beat").finally(() => {
-      this.#beat = undefined;
-      this.#beatMs = undefined;
-    });
+    return this.#beat ??= this.ask("beat").finally(() => this.#beat = this.#beatMs = undefined);
   }
 
   get untilStuckMs(): number {

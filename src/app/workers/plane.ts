@@ -1,8 +1,4 @@
-/**
- * The data plane, for the main thread: one data path in this thread, or several in workers. Both take whole
- * snapshots.
- * @module
- */
+/** The data plane, for the main thread: one data path here, or several in workers. @module */
 
 import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
@@ -128,7 +124,6 @@ class LocalMember implements RolloutMember {
     this.#path.abandon();
   }
 
-  /** There is no replacement. */
   giveUp(reason: string): void {
     this.#log.error("snapshot not applied", { reason });
   }

@@ -1,7 +1,6 @@
 /**
- * Gives memory back to the system after the start and after each load. Processor time shows whether a load
- * lasts, which costs the data path nothing. Under load nothing is given back: the engine would drop compiled
- * code and compile it once more, for a billion instructions.
+ * Gives memory back to the system after the start and each load, as processor time shows. Under load the
+ * engine would drop compiled code and compile it again, for a billion instructions.
  * @module
  */
 

@@ -17,7 +17,6 @@ import {
 } from "../../proxy/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 
-/** A data path, as the rollout uses it. */
 export interface RolloutMember {
   /** The snapshot that it published last; `undefined`: none, or the data path is gone. */
   readonly published: Snapshot | undefined;
@@ -116,11 +115,7 @@ export class Rollout {
   }
 
   /** Verdicts that come in time. Without any answer, the first one is waited for. */
-  async #verdicts(
-    snapshot: Snapshot,
-  ): Promise<
-    { readonly prepared: readonly RolloutMember[]; readonly refusals: readonly string[] }
-  > {
+  async #verdicts(snapshot: Snapshot) {
     const prepared: RolloutMember[] = [];
     const refusals = new Set<string>();
     let isOver = false;

@@ -1,7 +1,4 @@
-/**
- * Entry point of a data worker: one data path on a thread of its own, controlled by the main thread.
- * @module
- */
+/** Entry point of a data worker: one data path on a thread of its own. @module */
 
 import {
   type Clock,

@@ -1,8 +1,4 @@
-/**
- * The agent's certificate authority: roots with rotation and cross-signing, and leaves that are kept,
- * renewed before they expire and issued again after a rotation.
- * @module
- */
+/** The agent's CA: roots with rotation and cross-signing, and leaves that are renewed. @module */
 
 import { Buffer } from "node:buffer";
 import { createHash, randomUUID } from "node:crypto";

@@ -1,8 +1,4 @@
-/**
- * Makes X.509 certificates as Consul's built-in CA does: roots and cross-signed roots with a
- * `spiffe://<trust domain>` id, leaves with an empty subject and the id of one service.
- * @module
- */
+/** Makes X.509 certificates as Consul's built-in CA does. @module */
 
 import { createHash, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { KEY_USAGE_BIT, type KeyUsage, OID, spkiOf } from "../../identity/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The services of one agent: what a registration changes in the catalog, the checks that it starts,
- * maintenance, and proxies merged again whenever the central configuration changes.
- * @module
- */
+/** The services of one agent: registrations, their checks, maintenance, merging. @module */
 
 import { type Clock, messageOf, type Timer } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The catalog: nodes with their services and checks. A write takes an index from the store and wakes the
- * readers of its topics.
- * @module
- */
+/** The catalog: nodes, services, checks. A write wakes the readers of its topics. @module */
 
 import { type JsonObject, stableJson } from "../json.ts";
 import {
@@ -33,7 +29,6 @@ export interface Entry {
   readonly checks: readonly CheckRecord[];
 }
 
-/** One node with its services and their checks. */
 export class CatalogNode {
   readonly #store: Store;
   readonly #services: Map<string, ServiceRecord>;
@@ -76,7 +71,6 @@ export class CatalogNode {
     this.#services.set(content.id, { ...content, ...indexes });
   }
 
-  /** Removes a service with its checks. */
   removeService(id: string): void {
     const old = this.#services.get(id);
     if (!old) return;

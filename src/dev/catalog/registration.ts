@@ -1,8 +1,4 @@
-/**
- * Converts the body of a registration into services and checks. A sidecar block becomes a separate service
- * with inherited fields, default checks and a port.
- * @module
- */
+/** Converts the body of a registration into services, sidecars and checks. @module */
 
 import { formatAddress } from "../../base/mod.ts";
 import {

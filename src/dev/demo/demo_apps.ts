@@ -1,7 +1,4 @@
-/**
- * The applications of the demonstration mesh, and requests that show whether they answer.
- * @module
- */
+/** The applications of the demonstration mesh, and requests that probe them. @module */
 
 import { systemClock } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
@@ -16,7 +13,6 @@ interface DemoApp {
   stop(): void;
 }
 
-/** Starts a small HTTP service on 127.0.0.1. */
 export async function startApp(name: string, port = 0): Promise<DemoApp> {
   let answered = 0;
   const app = new ApiListener({

@@ -1,8 +1,4 @@
-/**
- * The mesh of `postern dev -demo`: `web`, which calls `api` over HTTP. Processes and output are left to the
- * command.
- * @module
- */
+/** The mesh of `postern dev -demo`: `web`, which calls `api` over HTTP. @module */
 
 import type { Status } from "../catalog/records.ts";
 import { decide, exactIntention, putIntention } from "../entries/intentions.ts";

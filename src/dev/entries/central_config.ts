@@ -1,8 +1,4 @@
-/**
- * The central configuration of a proxy: proxy-defaults, the service-defaults of its service and, for each
- * upstream, the latter's UpstreamConfig are merged into its registration. A registered value wins.
- * @module
- */
+/** Merges proxy-defaults and service-defaults into a registration, whose values win. @module */
 
 import {
   isEmpty,

@@ -1,8 +1,4 @@
-/**
- * Compiles router, splitter, resolver and defaults entries into a discovery chain, the graph that a proxy
- * follows for one upstream. Pure: entries are read through `find`.
- * @module
- */
+/** Compiles config entries into a discovery chain. Pure: reads them through `find`. @module */
 
 import { createHash } from "node:crypto";
 import {

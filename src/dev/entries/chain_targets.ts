@@ -13,7 +13,6 @@ import {
 } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 
-/** Reads a config entry. */
 export type FindEntry = (kind: string, name: string) => JsonObject | undefined;
 
 const DEFAULT_CONNECT_TIMEOUT = "5s";

@@ -1,8 +1,4 @@
-/**
- * Refuses config entries that no proxy could use: entries that Postern cannot read, chains that do not
- * compile, permissions where no HTTP is spoken. Consul refuses more, with texts of its own.
- * @module
- */
+/** Refuses config entries that no proxy could use. Consul refuses more. @module */
 
 import { readJwtProvider, readPermission } from "../../consul/mod.ts";
 import { type JsonObject, numberAt, objectAt, objectsAt, textAt } from "../json.ts";

@@ -61,7 +61,6 @@ export class ConfigEntries {
     return true;
   }
 
-  /** Removes an entry; an absent one is no error. */
   remove(kind: string, name: string): void {
     if (this.find(kind, name)) this.#change(kind, name, undefined);
   }
@@ -93,7 +92,6 @@ export function readEntryBody(text: string): JsonObject {
   return decodeAs(withoutIndexes(body), kind);
 }
 
-/** Refuses kinds that are not kept here. */
 export function checkKind(kind: string): void {
   if (KINDS.includes(kind)) return;
   throw new HttpRefusal(

@@ -46,11 +46,7 @@ export function exactIntention(
 }
 
 /** Adds or replaces the source of a destination's entry that has this name. */
-export function putIntention(
-  config: ConfigEntries,
-  destination: string,
-  source: JsonObject,
-): void {
+export function putIntention(config: ConfigEntries, destination: string, source: JsonObject): void {
   const entry = config.find(KIND, destination) ?? { Kind: KIND, Name: destination };
   config.put({ ...entry, Sources: [...othersIn(entry, textAt(source, "Name")), source] });
 }
@@ -64,16 +60,10 @@ export function deleteIntention(config: ConfigEntries, source: string, destinati
   else config.put({ ...entry, Sources: left });
 }
 
-/** Sources of an entry but the local one of that name. */
 function othersIn(entry: JsonObject, name: string): readonly JsonObject[] {
   return objectsAt(entry, "Sources").filter((source) =>
     textAt(source, "Name") !== name || textAt(source, "Peer") !== ""
   );
-}
-
-interface Decision {
-  readonly allowed: boolean;
-  readonly reason: string;
 }
 
 /** The action of the first local intention that covers the source; undefined: none. Permissions deny. */
@@ -81,7 +71,7 @@ export function decide(
   config: ConfigEntries,
   source: { readonly namespace: string; readonly service: string },
   destination: string,
-): Decision | undefined {
+): { readonly allowed: boolean; readonly reason: string } | undefined {
   // Intentions here name no namespace: a source outside the default one is never covered.
   if (source.namespace !== "default") return undefined;
   const rule = matchIntentions(config, "destination", destination).find((intention) =>

@@ -5,9 +5,7 @@ import { parseDurationMs } from "../../base/mod.ts";
 import { HttpRefusal } from "../refusal.ts";
 import type { World } from "../world.ts";
 
-interface ApiEnv {
-  readonly Bindings: World;
-}
+type ApiEnv = { readonly Bindings: World };
 
 /** Endpoints are added to it; a request carries its {@link World} as `env`. */
 export type Api = Hono<ApiEnv>;
@@ -87,7 +85,6 @@ function waitOf(call: Call): number {
   return waitMs === 0 ? DEFAULT_WAIT_MS : Math.min(waitMs, MAX_WAIT_MS);
 }
 
-/** Headers of a reply that can be waited on. */
 export function indexHeaders(index: number): Record<string, string> {
   return {
     "X-Consul-Index": String(index),
@@ -111,14 +108,12 @@ export function has(call: Call, name: string): boolean {
   return call.req.query(name) !== undefined;
 }
 
-/** A parameter that a request must have. */
 export function required(call: Call, name: string): string {
   const value = call.req.query(name) ?? "";
   if (value === "") throw new HttpRefusal(400, `required query parameter '${name}' not set`);
   return value;
 }
 
-/** A part of the path, decoded. */
 export function param(call: Call, name: string): string {
   return call.req.param(name) ?? "";
 }

@@ -159,7 +159,6 @@ type FetchHandler = (request: Request) => Response | Promise<Response>;
 
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 
-/** Takes the exchange over. */
 function serveFetch(
   exchange: ServerExchange,
   { fetch, onError }: Pick<ApiListenerOptions, "fetch" | "onError">,
@@ -208,10 +207,7 @@ function requestOf({ request }: ServerExchange, body: Uint8Array, signal: AbortS
   });
 }
 
-async function send(
-  exchange: ServerExchange,
-  { status, headers, body }: Response,
-): Promise<void> {
+async function send(exchange: ServerExchange, { status, headers, body }: Response): Promise<void> {
   const fields: Fields = [];
   for (const [name, value] of headers) {
     if (exchange.request.version === "HTTP/2") addField(fields, name, value);

@@ -1,7 +1,6 @@
 /** `/v1/agent`: local services, their checks and health, and the agent's own facts. @module */
 
 import { createHash } from "node:crypto";
-import type { StatusCode } from "hono/utils/http-status";
 import {
   agentServiceJson,
   checkJson,
@@ -80,12 +79,8 @@ async function readService(call: Call): Promise<Response> {
   });
 }
 
-/** Topics whose writes change the agent's view of a service. */
 function topicsOf({ env: { services } }: Call, { id, proxy }: ServiceRecord): readonly string[] {
-  return [
-    instanceTopic(services.node.record.name, id),
-    ...proxy ? mergeTopics(proxy) : [],
-  ];
+  return [instanceTopic(services.node.record.name, id), ...proxy ? mergeTopics(proxy) : []];
 }
 
 export function mergeTopics(proxy: JsonObject): readonly string[] {
@@ -118,17 +113,8 @@ function listChecks(call: Call): Response {
   return Response.json(Object.fromEntries(shown.filter(([, item]) => filter(item))));
 }
 
-const BEATS: Readonly<Record<string, Status>> = {
-  pass: "passing",
-  warn: "warning",
-  fail: "critical",
-};
-
-const HEALTH_CODES: Readonly<Record<Status, number>> = {
-  passing: 200,
-  warning: 429,
-  critical: 503,
-};
+const BEATS: Readonly<Record<string, Status>> = { pass: "passing", warn: "warning" };
+const HEALTH_CODES = { passing: 200, warning: 429, critical: 503 } as const;
 
 /** The health of services; the reply's status expresses it. */
 function health(call: Call, isMeant: (record: ServiceRecord) => boolean): readonly JsonObject[] {
@@ -137,7 +123,7 @@ function health(call: Call, isMeant: (record: ServiceRecord) => boolean): readon
   const found = services.all().filter(isMeant);
   const status = worstOf(found.flatMap(({ id }) => node.checksOf(id)));
   call.header("X-Consul-Reason", found.length === 0 ? "not found" : status);
-  call.status((found.length === 0 ? 404 : HEALTH_CODES[status]) as StatusCode);
+  call.status(found.length === 0 ? 404 : HEALTH_CODES[status]);
   return found.map((record) => ({
     AggregatedStatus: services.statusOf(record.id),
     Service: agentServiceJson(record, datacenter),

@@ -25,9 +25,11 @@ export function addCatalogRoutes(api: Api): void {
   api.get("/v1/catalog/services", listServices);
   api.get("/v1/catalog/service/:name", (call) => rows(call, false));
   api.get("/v1/catalog/connect/:name", (call) => rows(call, true));
-  api.get("/v1/catalog/nodes", ({ env: { catalog } }) => {
-    return Response.json([...catalog.nodes.values()].map(({ record }) => nodeJson(record)));
-  });
+  api.get(
+    "/v1/catalog/nodes",
+    ({ env: { catalog } }) =>
+      Response.json([...catalog.nodes.values()].map(({ record }) => nodeJson(record))),
+  );
   api.get("/v1/catalog/datacenters", (call) => Response.json([call.env.datacenter]));
   api.post("/v1/query", async (call) => {
     const body = decodeBody(await call.req.text(), "query");

@@ -1,8 +1,4 @@
-/**
- * `configs` of `/config_dump`: the state in force in Envoy's format, for Consul's tools and for scripts that
- * read Envoy's dump. State that Envoy has no message for is in the rest of the page.
- * @module
- */
+/** `configs` of `/config_dump`: the state in Envoy's format, for Consul's tools and scripts. @module */
 
 import { DEFAULT_OUTLIER, type LoadBalancing, type OutlierPolicy } from "../../../balance/mod.ts";
 import { INBOUND_KEY, type Snapshot, type UpstreamPart } from "../../../snapshot/mod.ts";

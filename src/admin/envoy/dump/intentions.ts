@@ -1,7 +1,6 @@
 /**
- * Intentions as rules of Envoy's RBAC filter, as Consul writes them: only rules that differ from the
- * default, each without the sources and requests that an earlier rule decides. Postern does not use these
- * rules; they express its policy for tools that read Envoy's dump.
+ * Intentions as rules of Envoy's RBAC filter, as Consul writes them: only those that differ from the
+ * default, each without what an earlier rule decides. For tools alone: Postern does not use them.
  * @module
  */
 

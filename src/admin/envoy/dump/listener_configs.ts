@@ -41,7 +41,6 @@ const FILTER_NAMES: Readonly<Record<string, string>> = {
   compression: `${HTTP}.compressor`,
 };
 
-/** A table of routes that a listener refers to by name. */
 interface NamedRoutes {
   readonly version: number;
   readonly config: Json;

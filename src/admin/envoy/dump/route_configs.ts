@@ -92,7 +92,6 @@ function headerOf(match: ValueMatch): Json {
   };
 }
 
-/** Hosts of a listener that leads to several upstreams. */
 export function edgeRoutes(edge: EdgePart, name: string, snapshot: Snapshot): Json {
   const { targets, upstreams, chains } = snapshot;
   return routeConfig(

@@ -1,8 +1,4 @@
-/**
- * `postern plugin check`: checks a plugin's file as a proxy would, and its types with TypeScript's compiler,
- * which has no other types than those that the executable provides and those in the plugin's own files.
- * @module
- */
+/** `postern plugin check`: checks a plugin as a proxy would, and its types. @module */
 
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { resolve } from "node:path";
@@ -44,10 +40,7 @@ export async function checkPlugins(paths: readonly string[], write: Write): Prom
   return 0;
 }
 
-/**
- * The faults, or what is said about the plugin without any. `isReported`: a failure to bundle is among the
- * faults of types already.
- */
+/** Faults, or a text about the plugin. `isReported`: faults of types include that of bundling. */
 async function checkContract(path: string, isReported: boolean) {
   let code: Bundled;
   try {
@@ -89,9 +82,8 @@ ${
 
 function faultText({ path, line, column, message, lines }: TypeFault): string {
   const at = path === undefined ? "" : `${shown(path)}:${line}:${column}: `;
-  return [`${at}${message.split("\n").join("\n  ")}`, ...lines.map((text) => `    ${text}`)].join(
-    "\n",
-  );
+  const head = `${at}${message.replaceAll("\n", "\n  ")}`;
+  return [head, ...lines.map((text) => `    ${text}`)].join("\n");
 }
 
 /** Loaded here and nowhere else: it is 9 MB of source, and 100 MB in memory while it works. */

@@ -1,8 +1,4 @@
-/**
- * `postern plugin dev`: runs a mesh on this machine with the plugin in it, loads the plugin again whenever it
- * is saved, and shows its effect on each request.
- * @module
- */
+/** `postern plugin dev`: runs a mesh with the plugin, and loads it again when it is saved. @module */
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { builtinModules } from "node:module";
@@ -15,15 +11,6 @@ import { Sidecar } from "../sidecar_process.ts";
 import { shown, type Write } from "./plugin_files.ts";
 import watchedText from "./watched_plugin.ts" with { type: "text" };
 
-interface DevPluginOptions {
-  readonly file: string;
-  /** Configuration of the plugin. */
-  readonly config: unknown;
-  readonly write: Write;
-  /** Resolves when the command should end. */
-  readonly stopped: Promise<void>;
-}
-
 const PROBE_PAUSE_MS = 100;
 const MAX_PROBES = 50;
 
@@ -31,12 +18,8 @@ const MAX_PROBES = 50;
 export async function runDevPlugin(file: string, config: unknown, write: Write): Promise<number> {
   const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
   const signals = onSignals({ stop, stopNow: () => {}, reload: () => {} });
-  await devPlugin({ file, config, write, stopped }).finally(() => signals.off());
-  return 0;
-}
-
-async function devPlugin({ file, config, write, stopped }: DevPluginOptions): Promise<void> {
   await using stack = new AsyncDisposableStack();
+  stack.defer(() => signals.off());
   const watched = await writeWatched(resolve(file), stack);
   const agent = await startDevAgent({ clock: systemClock, random: systemRandom, log: silentLog });
   stack.defer(() => agent.close());
@@ -88,6 +71,7 @@ Save ${shown(file)}, and it is loaded again. Ctrl-C ends all of it.
   }
   await stopped;
   write("\nStopping.\n");
+  return 0;
 }
 
 /** Writes a module that wraps the author's plugin; returns its path. */
@@ -209,10 +193,11 @@ export function readLogLine(line: string): DevLine | undefined {
 function refusedOf({ level, reason, error }: LogLine): DevLine | undefined {
   const why = String(reason ?? error ?? "");
   if (!["warn", "error"].includes(String(level).toLowerCase()) || !why.includes("plugin")) return;
-  const lines = why.replace(/^.*(?:cannot be loaded|Cannot load \S+ \(\S+\.use\)):\s*/s, "").split(
-    "\n",
-  );
-  return { kind: "refused", text: lines.map((line) => `    ${line.trim()}\n`).join("") };
+  const fault = why.replace(/^.*(?:cannot be loaded|Cannot load \S+ \(\S+\.use\)):\s*/s, "");
+  return {
+    kind: "refused",
+    text: fault.split("\n").map((line) => `    ${line.trim()}\n`).join(""),
+  };
 }
 
 /** The place and the line on lines of their own. */

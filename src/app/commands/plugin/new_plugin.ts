@@ -1,8 +1,4 @@
-/**
- * `postern plugin new`: a directory with a plugin that works, tests that pass, and the types that an editor
- * needs.
- * @module
- */
+/** `postern plugin new`: a directory with a plugin that works, its tests and types. @module */
 
 import { usage } from "../../flags/parse_flags.ts";
 import { mkdir, rm, writeFile } from "node:fs/promises";
@@ -18,9 +14,7 @@ export async function newPlugin(
   within = ".",
 ): Promise<number> {
   const fault = whyNoPluginName(name);
-  if (fault) {
-    throw usage(`Cannot call a plugin ${JSON.stringify(name)}: ${fault}`);
-  }
+  if (fault) throw usage(`Cannot call a plugin ${JSON.stringify(name)}: ${fault}`);
   const types = Object.entries(await typeFiles()).filter(([path]) => !path.startsWith(LANGUAGE))
     .map(([path, text]) => [join(TYPES_DIRECTORY, path), text] as const);
   const directory = join(within, name);
@@ -91,7 +85,6 @@ export const COMPILER_OPTIONS = {
   noEmit: true,
 } as const;
 
-/** Texts by name. */
 function filesOf(name: string): Readonly<Record<string, string>> {
   return {
     [`${name}.ts`]: moduleText(name),

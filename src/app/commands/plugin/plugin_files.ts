@@ -1,7 +1,4 @@
-/**
- * Files of plugins and their tests, which are beside them: `shop_test.ts` for `shop.ts`.
- * @module
- */
+/** Files of plugins, and their tests beside them: `shop_test.ts` for `shop.ts`. @module */
 
 import { usage } from "../../flags/parse_flags.ts";
 import { readdir, stat } from "node:fs/promises";

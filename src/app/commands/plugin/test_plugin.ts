@@ -1,8 +1,4 @@
-/**
- * `postern plugin test`: the tests of plugins, run in this process. A test is a file of its own beside the
- * plugin, bundled as the plugin is, which gets the kit and a test runner from the executable.
- * @module
- */
+/** `postern plugin test`: runs tests, bundled as plugins are, in this process. @module */
 
 import process from "node:process";
 import { type Clock, formatText, messageOf, systemClock } from "../../../base/mod.ts";
@@ -108,18 +104,7 @@ function faultText(error: unknown): string {
 type Body = () => unknown;
 type Declare = (name: string, body: Body) => void;
 
-interface Test {
-  readonly name: string;
-  readonly body: Body;
-}
-
-interface TestModule {
-  readonly test: Declare;
-  readonly it: Declare;
-  readonly describe: Declare;
-  readonly suite: Declare;
-  readonly default: Declare;
-}
+type TestModule = Readonly<Record<"test" | "it" | "describe" | "suite" | "default", Declare>>;
 
 export interface TestOutcome {
   readonly name: string;
@@ -135,7 +120,7 @@ const MAX_TESTS = 10_000;
 /** Tests as they are declared, run one after the other. */
 export class Tests {
   readonly module: TestModule;
-  readonly #tests: Test[] = [];
+  readonly #tests: { readonly name: string; readonly body: Body }[] = [];
   readonly #groups: string[] = [];
   #isOpen = true;
 

@@ -1,8 +1,4 @@
-/**
- * The types that an author's editor and our check need: the contract's, the kit's, those of the libraries
- * inside the executable, and of TypeScript's own those of the language and of a worker.
- * @module
- */
+/** The types that an author's editor and our check need. @module */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -12,7 +8,6 @@ import { KIT_TYPES } from "../../../kit/mod.ts";
 import { CONTRACT_TEXT } from "../../../plugin/mod.ts";
 import nodeText from "./node_types.d.ts" with { type: "text" };
 
-/** Texts by path below the directory of types. */
 export type TypeFiles = Readonly<Record<string, string>>;
 
 /** The file beside this one in the executable, where there is no `node_modules`. */

@@ -1,8 +1,4 @@
-/**
- * Wraps a plugin for `postern plugin dev`: each request is logged with the changes that the plugin made.
- * The source of this module is bundled with the plugin; it imports only types.
- * @module
- */
+/** Logs what a plugin changes. Its source is bundled with the plugin: import only types. @module */
 
 import type {
   Headers,
@@ -14,7 +10,6 @@ import type {
   RequestArgs,
 } from "../../../plugin/mod.ts";
 
-/** Messages in its log. */
 const LOADED = "loaded";
 const WATCHED = "watched request";
 

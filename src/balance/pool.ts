@@ -1,8 +1,4 @@
-/**
- * The endpoints of one target: picks the next one and keeps the results of those picked. Connections,
- * dials and limits belong to the proxy.
- * @module
- */
+/** The endpoints of one target: picks the next one and keeps the results of picks. @module */
 
 import { formatAddress, type Random } from "../base/mod.ts";
 import { Group } from "./group.ts";

@@ -1,8 +1,4 @@
-/**
- * What balancers share: the endpoints, drawing one of many by weight, and the plain search that ends every
- * balancer's attempts.
- * @module
- */
+/** What balancers share: drawing an endpoint by weight, and the final plain search. @module */
 
 import type { Random } from "../base/mod.ts";
 import type { EndpointRecord, Excluded } from "./types.ts";

@@ -1,8 +1,4 @@
-/**
- * The gRPC rules that HTTP needs for gRPC clients: which requests are gRPC, and how a failure maps to a
- * gRPC status (the gRPC HTTP/2 protocol, and Envoy's mapping).
- * @module
- */
+/** The gRPC rules that HTTP needs (the gRPC HTTP/2 protocol, and Envoy's mapping). @module */
 
 import { addField, fieldOf, type Fields } from "./head.ts";
 

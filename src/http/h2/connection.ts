@@ -1,8 +1,4 @@
-/**
- * The lifetime of an HTTP/2 connection, its streams and its windows; `frame_rules.ts` handles incoming
- * frames.
- * @module
- */
+/** The lifetime of an HTTP/2 connection; `frame_rules.ts` handles incoming frames. @module */
 
 import type { Clock, Deadline, Deadlines } from "../../base/mod.ts";
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";

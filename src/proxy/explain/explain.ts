@@ -1,8 +1,4 @@
-/**
- * Explains what would happen now to a request or a connection: admission and the stages of
- * `service/stages.ts` run on it as on a real one, and nothing is sent.
- * @module
- */
+/** Explains what would happen now to a request or a connection; nothing is sent. @module */
 
 import { type ErrorCode, formatAddress } from "../../base/mod.ts";
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Explains each split of a route: the endpoints that a request or connection would go to, or the answer in
- * place of that.
- * @module
- */
+/** Explains each split of a route: its endpoints, or the answer in place of them. @module */
 
 import type { EndpointState } from "../../balance/mod.ts";
 import type { RequestHead } from "../../http/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The query for the explanation of a request, and its result: plain data, exchanged between threads and
- * shown by the admin server, with the parts of it that need only one input each.
- * @module
- */
+/** The query for an explanation, and its result: plain data, exchanged between threads. @module */
 
 import type { EndpointSummary } from "../../balance/mod.ts";
 import { fieldOf, grpcStatusOf, isGrpc, type RequestHead } from "../../http/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The listener that a request to be explained would reach, and the caller that it names, as if that had proved
- * its identity.
- * @module
- */
+/** The listener that an explained request would reach, and the caller that it names. @module */
 
 import { type Snapshot, upstreamLabel, upstreamsNamed } from "../../snapshot/mod.ts";
 import type { ExplainQuery } from "./explanation.ts";

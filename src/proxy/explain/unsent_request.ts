@@ -1,7 +1,4 @@
-/**
- * A request that is only explained: it takes the stages of a real one up to the pool, and nothing is sent.
- * @module
- */
+/** A request that is only explained: it takes the stages up to the pool, and stops. @module */
 
 import { type DownstreamFacts, ExchangeRecord, type RequestHead } from "../../http/mod.ts";
 import type { TrustedPeer } from "../../identity/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * A listener at the edge of the mesh that leads to several upstreams: any caller that may connect may send
- * requests, and the host of each request selects the upstream.
- * @module
- */
+/** A listener at the edge of the mesh: the host of each request selects the upstream. @module */
 
 import { hostname } from "node:os";
 import { compileChanges, type HeaderChanges, HostTable, ownNamesOf } from "../../http/mod.ts";

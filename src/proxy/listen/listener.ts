@@ -1,8 +1,4 @@
-/**
- * The common part of all kinds of listeners, and how a kind is made. A kind is one file and one row in the
- * table of `listeners.ts`.
- * @module
- */
+/** The common part of all listeners. A kind is one file and a row in `listeners.ts`. @module */
 
 import type { Address, BindAddress, Random } from "../../base/mod.ts";
 import type { CallerKind } from "../../net/mod.ts";

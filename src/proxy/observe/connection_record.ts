@@ -1,7 +1,4 @@
-/**
- * The record of one session: its source, the stage that it reached, and what it carries.
- * @module
- */
+/** The record of one session: its source, the stage it reached, and what it carries. @module */
 
 import { type Counter, type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
 import type { PresentedPeer, Relay, RelayEnd } from "../../net/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Counters of the exchanges of one listener and of the clusters behind it. Handles are resolved when the
- * listener is made; an exchange costs a few additions when it begins and when it ends.
- * @module
- */
+/** Counters of the exchanges of one listener and of the clusters behind it. @module */
 
 import type { Labels, Stats } from "../../base/mod.ts";
 import { type ExchangeRecord, FLAG, NOT_REACHED } from "../../http/mod.ts";

@@ -1,7 +1,4 @@
-/**
- * Counters of the connections of one listener and of the clusters behind it, and what its operator is warned of.
- * @module
- */
+/** Counters of the connections of one listener and its clusters, and its warnings. @module */
 
 import type { ErrorCode, Labels, Origin, Stats } from "../../base/mod.ts";
 import type { Relay } from "../../net/mod.ts";

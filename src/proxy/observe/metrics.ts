@@ -1,7 +1,4 @@
-/**
- * Handles of the metrics in a table, resolved once for a set of labels and removed together.
- * @module
- */
+/** Handles of the metrics in a table, resolved once for some labels, removed together. @module */
 
 import type { Counter, Gauge, Histogram, Labels, Stats } from "../../base/mod.ts";
 

@@ -1,7 +1,4 @@
-/**
- * The view of the data path for the admin server: plain data that a worker sends to the main thread.
- * @module
- */
+/** The view of the data path for the admin server: plain data, sent between threads. @module */
 
 import type { EndpointSummary } from "../../balance/mod.ts";
 import type { Sample } from "../../base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * One request of a caller and its response: taken through the stages, carried in both directions, recorded. Both
- * sides of an exchange report here, and it ends here, exactly once.
- * @module
- */
+/** One request of a caller and its response. Both sides report here; it ends here once. @module */
 
 import {
   type BagMember,

@@ -1,8 +1,4 @@
-/**
- * Serves a downstream connection that carries HTTP: starts the HTTP/1.1 or HTTP/2 codec, and creates an
- * exchange (a request with its response) for each request.
- * @module
- */
+/** Serves a downstream connection that carries HTTP: an exchange for each request. @module */
 
 import { Bag } from "../../base/mod.ts";
 import {

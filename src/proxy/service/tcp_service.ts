@@ -1,8 +1,4 @@
-/**
- * Serves a session that carries bytes: dials an endpoint for an admitted caller, and relays both streams until
- * a side ends or the caller is no longer allowed.
- * @module
- */
+/** Serves a session that carries bytes: dials an endpoint and relays both streams. @module */
 
 import { type Dial, Relay, type RelayEnd, type Stream } from "../../net/mod.ts";
 import { admit, isAllowed, type Permit } from "../caller/authorize.ts";

@@ -1,7 +1,4 @@
-/**
- * The credentials of one listener or upstream, gathered from the parts of a snapshot that they refer to.
- * @module
- */
+/** The credentials of one listener or upstream, gathered from the parts of a snapshot. @module */
 
 import type { OnDemandRules, Validation } from "../../identity/mod.ts";
 import {

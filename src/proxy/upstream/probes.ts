@@ -1,8 +1,4 @@
-/**
- * Probes of endpoints, which send nothing: whether they accept a connection now, for an operator, and whether
- * one that does not answer hangs.
- * @module
- */
+/** Probes of endpoints, which send nothing: for an operator, and for silent endpoints. @module */
 
 import type { EndpointState } from "../../balance/mod.ts";
 import type { Address, ErrorCode } from "../../base/mod.ts";

@@ -12,10 +12,7 @@ export abstract class Balancer {
     this.random = random;
   }
 
-  /**
-   * `members` are all endpoints and `usable` those not ejected. Both are replaced, never edited: the
-   * same array means the same content, so tables made from `members` outlive ejections.
-   */
+  /** Arrays are replaced, never edited: tables made from `members` outlive ejections. */
   update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
     this.members = members;
     this.usable = usable;

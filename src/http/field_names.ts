@@ -118,10 +118,7 @@ function isAlphanumeric(code: number): boolean {
   return code >= 0x61 && code <= 0x7a || code >= 0x30 && code <= 0x39;
 }
 
-/**
- * Names (lower case) that such an application confuses with the fields that frame a message. No legitimate
- * field has such a name.
- */
+/** Names (lower case) that such an application takes for fields that frame a message. */
 export function isAlias(name: string): boolean {
   return isAliasOf(name, "content-length") || isAliasOf(name, "transfer-encoding");
 }
@@ -159,10 +156,7 @@ export function isHost(text: string): boolean {
   return AUTHORITY.test(text) || PORT_ALONE.test(text);
 }
 
-/**
- * Whether a configured change may write a field of that name (lower case): the name is valid, does not
- * concern the connection, and no application confuses it with a field that does.
- */
+/** Whether a configured change may write that field (lower case): it is plain, and no alias. */
 export function isPlainName(name: string): boolean {
   return isToken(name) && (KNOWN.get(name)?.meaning ?? PLAIN) === PLAIN && !isAlias(name);
 }

@@ -31,7 +31,6 @@ export interface DownstreamFacts {
   readonly localUri: string;
 }
 
-/** Value of time marks that were not reached. */
 export const NOT_REACHED = -1;
 
 export class ExchangeRecord {
@@ -66,7 +65,6 @@ export class ExchangeRecord {
   upstreamStartAt = NOT_REACHED;
   /** First byte of the response, of the attempt that counted. */
   upstreamFirstByteAt = NOT_REACHED;
-  /** The exchange is over. */
   endAt = NOT_REACHED;
 
   /** Endpoint tried last, like `10.0.0.9:8080`; `""`: none. */

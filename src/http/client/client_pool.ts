@@ -93,7 +93,6 @@ interface Waiting<R extends Reached, F> {
   readonly deadline: { cancel(): void } | undefined;
 }
 
-/** A connection that is not open yet. */
 interface Opening<R extends Reached> {
   dial?: Dial;
   connection?: KeptConnection<R>;

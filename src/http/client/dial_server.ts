@@ -20,7 +20,6 @@ import type { Reached } from "./kept_connection.ts";
 
 export type DialEngine = Pick<Engine, "dial" | "clientTls">;
 
-/** Credentials of one connection. */
 export interface DialCredentials {
   /** Anchors; never empty if `peerCheck` is `checked`. */
   readonly rootPems: readonly string[];

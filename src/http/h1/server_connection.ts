@@ -27,10 +27,7 @@ export interface Http1ServerOptions {
   readonly account?: HeldAccount;
 }
 
-/**
- * Serves HTTP/1.1 (and 1.0) on a stream, which it takes over. Bytes that were read before must be passed to
- * the stream's events afterwards.
- */
+/** Serves HTTP/1.1 and 1.0 on a stream; bytes read before are passed to its events afterwards. */
 export function serveHttp1(stream: Stream, options: Http1ServerOptions): ServerConnection {
   return new Http1Server(stream, options);
 }

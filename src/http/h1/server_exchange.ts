@@ -23,7 +23,6 @@ import type { Http1Owner } from "./connection.ts";
 import { type Framing, statusLine, writeHead } from "./write_message.ts";
 import { KEY, PROOF, proofOf } from "./websocket.ts";
 
-/** The connection of the exchange. */
 export interface Http1ServerOwner extends Http1Owner {
   /** The client takes no more for now. */
   readonly blocked: boolean;

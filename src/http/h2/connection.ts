@@ -194,7 +194,6 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.options.deadlines.after(LINGER_MS, () => this.#stream.reset());
   }
 
-  /** Sends a PING. */
   protected ping(): void {
     this.output.frame(FrameType.ping, 0, 0, 8);
     this.output.put(PING);

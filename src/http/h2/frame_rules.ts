@@ -313,7 +313,6 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     } else this.protocolError("a stream that depends on itself");
   }
 
-  /** DATA on a closed stream. */
   #dataAfterEnd(id: number, size: number): void {
     switch (this.closed.find(id)) {
       case "reset by us":

@@ -27,7 +27,6 @@ const PATH_OCTETS = octets('!"$-~\\x80-\\xff');
 /** Longest content length that is exact as a number. */
 const LENGTH_DIGITS = 15;
 
-/** Kinds of header blocks. */
 export type HeadBlockKind = "request" | "response" | "trailers";
 
 export class Http2HeadReader implements FieldSink {
@@ -147,7 +146,6 @@ export class Http2HeadReader implements FieldSink {
     return { status, length: this.#length, fields: this.#fields };
   }
 
-  /** Fields after the body. */
   trailers(): Fields {
     return this.#fields;
   }

@@ -177,7 +177,6 @@ export class Output {
     }
   }
 
-  /** Passes everything to the stream. */
   flush(): void {
     const { length } = this;
     const run = this.#run;
@@ -192,7 +191,6 @@ export class Output {
     if (!this.#stream.give(part)) this.blocked = true;
   }
 
-  /** The stream took everything. */
   drained(): void {
     this.blocked = false;
     this.#blockedFrames = this.#blockedBytes = 0;

@@ -136,7 +136,6 @@ export const STREAM_HANDLER = {
     ownerOf(socket)?.handshaken?.(socket, success, error),
 } satisfies BunSocketHandler;
 
-/** For connections that we dial. */
 export const DIAL_HANDLER = {
   ...STREAM_HANDLER,
   open: (socket: BunSocket) => ownerOf(socket)?.opened?.(socket),

@@ -150,7 +150,6 @@ export type RequestJudge = (
   claims?: VerifiedClaims,
 ) => RequestPermit | RequestDenial;
 
-/** Judges by the intentions in force now. */
 export function judgeOfRequests(
   { context, peer, record }: Pick<AuthorizationSubject, "context" | "peer" | "record">,
   mode: AuthorizeMode,
@@ -190,7 +189,6 @@ export interface ExposedPathRule {
   readonly path: string | undefined;
 }
 
-/** Judges by the path that is exposed now. */
 export function judgeOfPath(exposed: ExposedPathRule): RequestJudge {
   return ({ path: target }) => {
     const { path } = exposed;

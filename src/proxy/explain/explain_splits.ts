@@ -31,7 +31,6 @@ export interface SplitRequest {
   readonly asks: SplitView["plugins"] | undefined;
 }
 
-/** A route of an upstream. */
 export interface ExplainedRoute {
   readonly upstream: Upstream;
   readonly route: string;

@@ -12,7 +12,6 @@ import type { Upstream } from "../upstream/upstream.ts";
 /** Their configuration is times, numbers and conditions: nothing that could be a key. */
 export const PLAIN_PLUGINS: ReadonlySet<string> = new Set(["retry", "timeout"]);
 
-/** A hypothetical request. */
 export interface ExplainQuery {
   /** `name`: of a listener; `upstream`: its name, id or address, or a host at an edge; else the public one. */
   readonly to: { readonly kind: "inbound" } | {

@@ -6,7 +6,6 @@ import type { ServedListener } from "../listen/listener.ts";
 import { namedCallerElement } from "../../http/mod.ts";
 import { formatServiceId, parseServiceId, type TrustedPeer } from "../../identity/mod.ts";
 
-/** The state that a question is answered from. */
 export interface ExplainContext {
   readonly snapshot: Snapshot;
   /** Listeners by their names, and upstreams that edges lead to. */

@@ -38,7 +38,6 @@ export class UnsentRequest implements StagedRequest {
   readonly callerKey: string;
   readonly judge: RequestJudge;
   route: RequestRoute | undefined;
-  /** The stage that refused it. */
   refusal: StageRefusal | undefined;
   /** Plugins that have it now. */
   generation: Generation | undefined;

@@ -39,7 +39,6 @@ export interface ConnectionShares {
 
 export interface ListenerKind {
   readonly name: "inbound" | "exposed" | "edge" | "upstream";
-  /** Names of its listeners in a snapshot. */
   declared(snapshot: Snapshot): readonly string[];
   /** Why a declared one cannot be opened in this process; absent: it can. */
   whyNot?(name: string, environment: ListenerEnvironment): string | undefined;

@@ -24,7 +24,6 @@ export interface SweepTime {
   readonly tickMs: number;
 }
 
-/** The requests of a session that carries HTTP. */
 export interface OpenRequests {
   view(now: SweepTime): RequestsView;
 }

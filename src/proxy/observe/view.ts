@@ -34,7 +34,6 @@ export interface RequestsView {
   readonly total: number;
   /** Without any. */
   readonly idleMs: number;
-  /** The oldest of them. */
   readonly oldest: readonly RequestView[];
 }
 
@@ -89,7 +88,6 @@ export interface ViewOptions {
   readonly samples?: boolean;
 }
 
-/** One data path at one moment. */
 export interface DataView {
   readonly worker: number;
   readonly snapshotVersion: number;

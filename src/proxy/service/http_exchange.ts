@@ -60,12 +60,10 @@ import { TokenCheck } from "./token_check.ts";
 
 const NO_FIELDS: Fields = [];
 
-/** The session that an exchange belongs to. */
 export interface ExchangeHost {
   readonly session: Session;
   readonly listener: HttpListener;
   readonly caller: DownstreamInfo;
-  /** By the policy in force. */
   readonly judge: RequestJudge;
   over(exchange: HttpExchange): void;
 }

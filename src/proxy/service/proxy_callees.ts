@@ -178,7 +178,6 @@ function upstreamsOf(target: string, { upstreams }: Snapshot): readonly Upstream
   return exact ? [exact] : Object.values(upstreams).filter(({ name }) => name === target);
 }
 
-/** Bytes of a body that are sent at a time. */
 const PIECE_BYTES = 65_536;
 
 export class OutgoingCall implements ResponseSink {

@@ -24,10 +24,7 @@ export class RequestBody implements PassingSource {
   #ended = false;
   #trailers: Fields | undefined;
 
-  /**
-   * `held`: this connection's share of the memory for held bytes. No body is kept for retries while that
-   * memory is nearly used up; `undefined`: it is not limited.
-   */
+  /** Nothing is kept for retries while the memory of `held` is tight; `undefined`: no limit. */
   constructor(caller: Pick<ResponseSink, "bodyWanted" | "bodyHeld">, held: HeldShare | undefined) {
     this.#caller = caller;
     this.#held = held;
@@ -97,7 +94,6 @@ export class RequestBody implements PassingSource {
     this.#readBytes = 0;
   }
 
-  /** The body is no longer wanted. */
   #drop(): void {
     this.#opened = undefined;
     this.#to = undefined;

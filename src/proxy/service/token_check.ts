@@ -70,7 +70,6 @@ export class TokenCheck implements LayerContext {
     throw new TypeError("what verifies tokens waits for no endpoint");
   }
 
-  /** Cancels the check. */
   leave(): void {
     if (this.#isOver) return;
     this.#isOver = true;

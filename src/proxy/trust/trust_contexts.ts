@@ -10,7 +10,6 @@ import { trustMaterial } from "./trust_material.ts";
 export type FetchCertificate = (request: {
   readonly credentials: string;
   readonly name: string;
-  /** Address of the client. */
   readonly remote: string;
 }) => Promise<boolean>;
 

@@ -8,7 +8,6 @@ import {
   type TlsDirection,
 } from "../../snapshot/mod.ts";
 
-/** A certificate that the proxy can present. */
 export interface ShownCertificate {
   /** Identifies the content: another certificate, or another version, has another id. */
   readonly id: string;
@@ -21,7 +20,6 @@ export interface ShownCertificate {
   readonly notAfterMs: number;
 }
 
-/** The rules for peers. */
 export interface PeerRulesInForce {
   /** Identifies the content. */
   readonly id: string;

@@ -71,7 +71,6 @@ export interface OutgoingRequest {
   readonly avoid?: readonly Endpoint[];
 }
 
-/** Controls of a request for its caller's side. */
 export interface RequestHandle {
   /** Part of the body. False: stop until {@link ResponseSink.bodyWanted}. */
   send(chunk: Uint8Array): boolean;
@@ -137,7 +136,6 @@ export class UpstreamRequest
     (this.#cookies ??= []).push(cookie);
   }
 
-  /** Acquires a connection, now or later. */
   start(): void {
     const dial = this.#pool.acquire(this, this.#hash, this.#outgoing.avoid);
     if (!this.#client && !this.#over) this.#dial = dial;

@@ -16,7 +16,6 @@ import {
 } from "./fields.ts";
 import { huffmanDecode, huffmanDecodedLimit } from "./huffman.ts";
 
-/** Receives the fields of a block. */
 export interface FieldSink {
   /** `sound`: the value is valid by RFC 9110 5.5, without white space around it. */
   onField(name: FieldName, value: string, sound: boolean): void;

@@ -208,13 +208,12 @@ function isFailing({ failures, ejected, answersBefore }: EndpointRecord): boolea
 /** States of `endpoints`, known ones reused; adds them to `records`, where the first of a key wins. */
 function gather(
   endpoints: readonly Endpoint[],
-  options: {
+  { previous, records, lastResort }: {
     readonly previous: ReadonlyMap<string, EndpointRecord>;
     readonly records: Map<string, EndpointRecord>;
     readonly lastResort: boolean;
   },
 ): { readonly members: readonly EndpointRecord[]; readonly changed: boolean } {
-  const { previous, records, lastResort } = options;
   const members: EndpointRecord[] = [];
   let changed = false;
   for (const endpoint of endpoints) {

@@ -1,8 +1,4 @@
-/**
- * Field names: which are valid (RFC 9110 5.1), which concern the connection itself, and which a client must
- * not remove by naming them in `Connection`. Also the valid forms of a host.
- * @module
- */
+/** Field names: valid ones (RFC 9110 5.1), those of one connection, and protected ones. @module */
 
 /** Meanings of a field for the codec. */
 export const PLAIN = 0;

@@ -1,8 +1,4 @@
-/**
- * The record of one finished exchange, for its access log line and its counters. The proxy fills it during
- * the exchange; heads are kept by reference, so that a record costs little memory of its own.
- * @module
- */
+/** The record of one exchange, for log and counters; heads are kept by reference. @module */
 
 import type { ErrorCode, Origin } from "../../base/mod.ts";
 import type { Fields, RequestHead, ResponseHead } from "../head.ts";

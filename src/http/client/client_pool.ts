@@ -1,9 +1,4 @@
-/**
- * HTTP connections to one server, kept between requests. A request gets a connection with room, or waits
- * for one while connections are dialled for waiting requests. The owner's `dial` decides how a server is
- * dialled and authenticated.
- * @module
- */
+/** HTTP connections to one server, kept between requests; `dial` is its owner's. @module */
 
 import type { Clock } from "../../base/mod.ts";
 import type { Dial } from "../../net/mod.ts";

@@ -151,12 +151,8 @@ export class BodyReader {
         this.#next = SIZE;
         return at + 1;
       case TRAILERS:
-        if (byte !== CR) {
-          this.#next = TRAILER_LINES;
-          return at;
-        }
-        this.#next = LAST_LF;
-        return at + 1;
+        this.#next = byte === CR ? LAST_LF : TRAILER_LINES;
+        return byte === CR ? at + 1 : at;
       default:
         if (byte !== LF) return this.#wrong("the last chunk does not end in CR LF", at);
         this.#next = COMPLETE;

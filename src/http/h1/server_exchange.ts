@@ -1,8 +1,4 @@
-/**
- * A request on a server connection, and the writing of its response. The framing depends on the client's
- * version and on the response; the body must have the declared length.
- * @module
- */
+/** A request on a server connection, and the writing of its response. @module */
 
 import type { Stream } from "../../net/mod.ts";
 import {

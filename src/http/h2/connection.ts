@@ -114,11 +114,8 @@ export abstract class Http2Connection<S extends Http2Stream>
 
   onClose(reset: boolean, alert: string): void {
     if (this.over) return;
-    this.finish({
-      by: reset ? "network" : "peer",
-      kind: reset ? "reset" : "closed",
-      detail: alert,
-    });
+    const kind = reset ? "reset" : "closed";
+    this.finish({ by: reset ? "network" : "peer", kind, detail: alert });
   }
 
   // Methods for the streams of the connection.

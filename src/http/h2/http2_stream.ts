@@ -187,9 +187,7 @@ export abstract class Http2Stream implements Message {
     if (this.#paused || this.#delivering || this.#waits) {
       this.#endWaits = true;
       this.#trailers = trailers;
-    } else {
-      this.events.onEnd(trailers);
-    }
+    } else this.events.onEnd(trailers);
     if (this.sendEnded && !this.over) this.host.finished(this);
   }
 

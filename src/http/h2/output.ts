@@ -172,9 +172,7 @@ export class Output {
     if (this.#dataAt >= 0 && this.#dataStream === streamId) {
       this.#dataIn[this.#dataAt + 4] = Flag.endStream;
       this.#dataAt = -1;
-    } else {
-      this.frame(FrameType.data, Flag.endStream, streamId, 0);
-    }
+    } else this.frame(FrameType.data, Flag.endStream, streamId, 0);
   }
 
   flush(): void {

@@ -7,8 +7,6 @@
  * @module
  */
 
-// deno-lint-ignore-file no-explicit-any -- `data` is any value that the engine put there
-
 export interface BunTlsOptions {
   readonly cert?: string;
   readonly key?: string;

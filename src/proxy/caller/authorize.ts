@@ -1,9 +1,4 @@
-/**
- * Admission of a session, before anything is dialled or read for it: the intentions for the identity that its
- * caller proved, the limits, the agent with `-authorize both`, and plugins. A listener that carries HTTP judges
- * each request.
- * @module
- */
+/** Admission of a session, before anything is dialled or read, and request judges. @module */
 
 import { type ErrorCode, messageOf } from "../../base/mod.ts";
 import { pathWithoutQuery } from "../../http/mod.ts";

@@ -33,10 +33,7 @@ export interface ListenerFacts {
   readonly places: ConnectionLimiter;
   readonly limits: ConnectionLimits;
   /** TLS that callers must speak; `null`: plain connections, as from the local application. */
-  readonly tls: {
-    readonly credentials: string | null;
-    readonly handshakeTimeoutMs: number;
-  } | null;
+  readonly tls: { readonly credentials: string | null; readonly handshakeTimeoutMs: number } | null;
   readonly context: Context;
   /** `null`: its connections carry bytes. */
   readonly http: HttpRules | null;

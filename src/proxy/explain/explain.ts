@@ -276,10 +276,8 @@ class Explainer {
     const splits = await explainSplits(
       this.#routeOf(outbound, outbound.upstream, name),
       (resolver) => {
-        const split = Math.max(
-          first?.plans.findIndex((each) => each.resolver === resolver) ?? 0,
-          0,
-        );
+        const at = first?.plans.findIndex((each) => each.resolver === resolver) ?? 0;
+        const split = Math.max(at, 0);
         const dry = split === 0 ? first : run(split);
         return {
           request: head,

@@ -47,11 +47,9 @@ export class EdgeListener extends ServedListener<EdgePart> {
     this.limits = environment.limits;
     this.part = part;
     this.#hosts = this.#hostsOf(part);
-    const stats = new HttpStats(this.context.stats, {
-      direction: this.direction,
-      listener: name,
-      speaksGrpc: () => this.part.http.protocol === "grpc",
-    });
+    const speaksGrpc = () => this.part.http.protocol === "grpc";
+    const owner = { direction: this.direction, listener: name, speaksGrpc };
+    const stats = new HttpStats(this.context.stats, owner);
     this.httpListener = {
       facts: this,
       stats,

@@ -38,9 +38,7 @@ export class AccessLogger {
     this.#line = usable.kind === "compiled" ? usable.line : () => "";
   }
 
-  readonly exchanges: ExchangeObserver = {
-    ended: (record) => this.#take(this.#line(record)),
-  };
+  readonly exchanges: ExchangeObserver = { ended: (record) => this.#take(this.#line(record)) };
 
   readonly connections: ConnectionObserver = {
     ended: (record, ending) => {

@@ -66,6 +66,12 @@ export class SpreadCounters {
   }
 }
 
+/** Counts the end of a connection or request. */
+export function countEnding(endings: SpreadCounters, outcome: string, endedBy: string): void {
+  const key = `${outcome} ${endedBy}`;
+  (endings.known(key) ?? endings.of(key, { outcome, ended_by: endedBy })).add(1);
+}
+
 /** The counters of each cluster behind a listener. */
 export class ClusterCounters<C extends { forget(): void }> {
   readonly #make: (cluster: string) => C;

@@ -1,8 +1,4 @@
-/**
- * The body of a request on a listener with plugins: it passes to the endpoint of the current attempt, is kept
- * as it passes if it may be sent again, or is read by a plugin.
- * @module
- */
+/** The body of a request on a listener with plugins: passed on, kept, or read. @module */
 
 import type { Fields, HeldShare } from "../../http/mod.ts";
 import { joined, OpenedBody, type PassingSource } from "../../plugin/mod.ts";

@@ -44,7 +44,7 @@ export class TcpService implements SessionService {
     const { record } = this.#session;
     this.#dial = this.#destination.dial({
       record,
-      onDialled: (endpoint) => this.#relay(permit, { stream, endpoint }),
+      onDialled: (endpoint) => this.#relay(permit, stream, endpoint),
       onFailed: (code, reason) => {
         this.#destination.localStats?.failed(code);
         this.#session.end(code, reason);
@@ -52,10 +52,7 @@ export class TcpService implements SessionService {
     }, record.remote);
   }
 
-  #relay(_permit: Permit, { stream, endpoint }: {
-    readonly stream: Stream;
-    readonly endpoint: ProvenEndpoint | LocalEndpoint;
-  }): void {
+  #relay(_permit: Permit, stream: Stream, endpoint: ProvenEndpoint | LocalEndpoint): void {
     const { record, context, caller } = this.#session;
     this.#dial = undefined;
     if ("lease" in endpoint) this.#proven = endpoint;

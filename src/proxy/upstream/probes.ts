@@ -45,11 +45,9 @@ export async function reachLocal(
   local: Address,
   { context, timeoutMs }: { readonly context: UpstreamContext; readonly timeoutMs: number },
 ): Promise<ProbeFailure> {
-  return await connected(
-    context,
-    (handler) => dialLocal(local, handler, { context, timeoutMs }),
-    { late: "local_timed_out" },
-  );
+  const dial = (handler: EndpointDialHandler<Closed>) =>
+    dialLocal(local, handler, { context, timeoutMs });
+  return await connected(context, dial, { late: "local_timed_out" });
 }
 
 interface Closed {

@@ -9,9 +9,7 @@ export { framed } from "./message_reader.ts";
 export {
   formatStatus,
   type GrpcCall,
-  type GrpcChannelOptions,
   type GrpcLimits,
-  type GrpcLinkOptions,
   type GrpcStatus,
   grpcStatus,
   type MessageTypes,

@@ -1,6 +1,5 @@
 export * from "./access_log/exchange_record.ts";
 export * from "./access_log/line_format.ts";
-export type { ProcessFacts } from "./access_log/record_values.ts";
 export * from "./client/client_pool.ts";
 export * from "./client/dial_server.ts";
 export type { ClientVersion, KeptConnection, Reached } from "./client/kept_connection.ts";
@@ -11,7 +10,6 @@ export { VersionSniffer } from "./first_bytes.ts";
 export * from "./forwarded.ts";
 export * from "./grpc.ts";
 export * from "./h1/client_connection.ts";
-export type { HeadFault } from "./h1/parse_fields.ts";
 export { readRequest } from "./h1/parse_request.ts";
 export * from "./h1/server_connection.ts";
 export * from "./h2/client.ts";

@@ -1,15 +1,7 @@
 /** The identity of peers. Pure. @module */
 export { altNamesOf, nameText } from "./certificate_names.ts";
 export * from "./certificate.ts";
-export {
-  type ChainVerdict,
-  type PeerToJudge,
-  PRESENTED_LIMIT,
-  PRESENTED_LIMIT_BYTES,
-  presentedBytes,
-  type TrustedPeer,
-  type UntrustedPeer,
-} from "./chain.ts";
+export { type ChainVerdict, type PeerToJudge, type TrustedPeer } from "./chain.ts";
 export {
   type CertificatePair,
   parseRoots,
@@ -17,17 +9,10 @@ export {
   validateCertificatePair,
   validateCredentials,
 } from "./credentials.ts";
-export type { Extensions } from "./extensions.ts";
-export { leafFault, needsMatchers } from "./leaf_rules.ts";
+export { needsMatchers } from "./leaf_rules.ts";
 export { KEY_USAGE_BIT, type KeyUsage, OID, type Usage } from "./oids.ts";
 export * from "./peer_judge.ts";
-export {
-  createPeerValidator,
-  type PeerValidator,
-  type PeerValidatorOptions,
-  type RetiredAnchor,
-  retiredAnchors,
-} from "./rules_validator.ts";
+export { createPeerValidator, type RetiredAnchor, retiredAnchors } from "./rules_validator.ts";
 export * from "./server_names.ts";
 export * from "./spiffe.ts";
 export {

@@ -1,5 +1,4 @@
 export type {
-  Body,
   Connection,
   Endpoint,
   Exchange,
@@ -26,9 +25,9 @@ export {
   runCode,
   whyNoImport,
 } from "./code.ts";
-export { BrokenBody, joined, MadeBody, PassingBody, type PassingSource } from "./body.ts";
+export { joined, MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export type { Callee, CalleeName, CalleeRequest, Callees } from "./callees.ts";
-export { faultOf, placeOf, type SourcePosition } from "./source_positions.ts";
+export { faultOf, placeOf } from "./source_positions.ts";
 export type { DryRun } from "./dry_run.ts";
 export { Generation, type LayerView, type PluginView } from "./generation.ts";
 export {
@@ -42,7 +41,7 @@ export {
 export { HeaderList } from "./header_list.ts";
 export { EndedExchange, RECORD, type RecordedExchange } from "./header_value.ts";
 export type { HostDeps } from "./host.ts";
-export type { GenerationOptions, ListedPlugin, RoutePlugins } from "./instances.ts";
+export type { RoutePlugins } from "./instances.ts";
 export { type OpenSharedCells, SharedCells, SharedState } from "./shared_state.ts";
 export {
   failed,

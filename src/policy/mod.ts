@@ -11,9 +11,4 @@ export {
   permissionFault,
 } from "./permission.ts";
 export * from "./request_policy.ts";
-export {
-  type ClaimNeed,
-  faultsOfTokens,
-  type TokenNeed,
-  type VerifiedClaims,
-} from "./token_need.ts";
+export { faultsOfTokens, type TokenNeed, type VerifiedClaims } from "./token_need.ts";

@@ -9,9 +9,5 @@ export * from "./model/secret.ts";
 export { ExpiryWatch } from "./store/expiry.ts";
 export { keySalt } from "./store/key.ts";
 export { createProviders, type SecretsEngine } from "./store/providers.ts";
-export {
-  type CertificateRequest,
-  SecretStore,
-  type SecretStoreOptions,
-} from "./store/secret_store.ts";
+export { SecretStore } from "./store/secret_store.ts";
 export type { StoredSecrets } from "./store/subscriptions.ts";

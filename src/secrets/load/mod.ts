@@ -1,3 +1,3 @@
 /** Loads a secret from bytes and checks it. @module */
 export * from "./load_secret.ts";
-export type { Environment, ReadSource, TlsFault } from "./source_bytes.ts";
+export type { Environment, ReadSource } from "./source_bytes.ts";

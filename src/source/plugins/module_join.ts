@@ -50,7 +50,11 @@ interface Module {
 
 /** The text before a module's name, its quotation mark, and the name. Imports of types load nothing. */
 const IMPORT =
-  /(\b(?:import|export)\b(?!\s+type\b)[^"'`;]*?\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\2/g;
+  /(\b(?:import|export)\b(?!\s+type\b)[^"'`;]*?\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\2/;
+/** In these the word `import` means nothing. */
+const COMMENT = /\/\*[^]*?\*\/|\/\/.*/;
+const STRING = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\[^])*`/;
+const PARTS = new RegExp([COMMENT, IMPORT, STRING].map(({ source }) => source).join("|"), "g");
 
 export async function moduleJoin(entry: string, read: ModuleSource): Promise<JoinedModules> {
   const modules: Module[] = [];
@@ -65,8 +69,9 @@ export async function moduleJoin(entry: string, read: ModuleSource): Promise<Joi
     const { contents, loader } = await read(path);
     const pieces: Piece[] = [];
     let end = 0;
-    for (const match of contents.matchAll(IMPORT)) {
-      const [whole, before = "", , name = ""] = match;
+    for (const match of contents.matchAll(PARTS)) {
+      const [whole, before, , name = ""] = match;
+      if (before === undefined) continue;
       pieces.push(contents.slice(end, match.index), before, '"');
       end = match.index + whole.length;
       if (/^\.{0,2}\//.test(name)) pieces.push(await visit(resolve(dirname(path), name)), '"');

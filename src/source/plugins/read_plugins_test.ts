@@ -98,6 +98,29 @@ test("what the plugin imports is read anew with each reading, also what was not 
   }
 });
 
+test("the word import in a comment or a string imports nothing", async () => {
+  const got = await read({
+    "shop.ts": `/** May import only types; see import "./gone.ts". */
+import type { Nobody } from "nowhere";
+// import { gone } from "./gone.ts";
+import * as v from "valibot"; /* export * from "./gone.ts" */
+const GLOB = "src/**/*.ts"; const TEXT = 'import x from "./gone.ts"';
+import { mark } from "./mark.ts";
+export default {
+  name: "shop", api: 1, phase: "filter", config: v.strictObject({}),
+  create: (): Nobody => ({ mark, text: GLOB + TEXT }),
+};
+`,
+    "mark.ts": 'export const mark = "fresh";',
+  });
+  assert.equal(got.message, undefined);
+  const definition = await got.load();
+  assert.deepEqual(await definition.create({} as never, {}), {
+    mark: "fresh",
+    text: 'src/**/*.tsimport x from "./gone.ts"',
+  });
+});
+
 const ONE_FILE = {
   "shop.ts": `import * as v from "valibot";
 export default { name: "shop", api: 1, phase: "filter", config: v.object({}), create: () => ({}) };

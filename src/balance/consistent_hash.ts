@@ -1,8 +1,4 @@
-/**
- * Consistent hashing, on a ring or by a table. An ejected endpoint keeps its points or slots; its keys go to
- * the next usable one.
- * @module
- */
+/** Consistent hashing. Keys of an ejected endpoint, which stays, go to the next usable. @module */
 
 import type { Random } from "../base/mod.ts";
 import type { EndpointRecord, Excluded } from "./types.ts";

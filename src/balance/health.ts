@@ -40,20 +40,14 @@ export function countFailure(record: EndpointRecord, policy: OutlierPolicy): boo
   return true;
 }
 
-/**
- * Whether one more endpoint may be ejected. At most the policy's share of `size`; one always, unless the
- * share is 0, which ejects none.
- */
+/** Whether one more may be ejected, within the policy's share; one always, unless it is 0. */
 export function mayEject(ejected: number, size: number, policy: OutlierPolicy): boolean {
   const { maxEjectionPercent } = policy;
   if (maxEjectionPercent <= 0) return false;
   return ejected === 0 || 100 * (ejected + 1) <= maxEjectionPercent * size;
 }
 
-/**
- * Ejects for the base time times its recent ejections, within the maximum. One ejection is forgotten
- * for every interval that passed since the last one ended.
- */
+/** Ejects for the base time times its recent ejections; each interval since forgets one. */
 export function eject(record: EndpointRecord, nowMs: number, policy: OutlierPolicy): void {
   const { baseEjectionMs, maxEjectionMs, intervalMs } = policy;
   const healthyMs = Math.max(0, nowMs - record.ejectedUntilMs);

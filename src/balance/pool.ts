@@ -1,8 +1,4 @@
-/**
- * The endpoints of one target: picks the next one and keeps the results of those picked. Connections,
- * dials and limits belong to the proxy.
- * @module
- */
+/** The endpoints of one target: picks the next one and keeps the results of picks. @module */
 
 import { formatAddress, type Random } from "../base/mod.ts";
 import { Group } from "./group.ts";
@@ -96,19 +92,13 @@ export class EndpointPool {
     return this.#live.pick(nowMs, options?.hash, options?.exclude);
   }
 
-  /**
-   * An endpoint of last resort, for when no target has another: one that is not ejected, else the ejected
-   * one that is due back first.
-   */
+  /** If no target has another: one of last resort, else the ejected one due back first. */
   pickLastResort(nowMs: number, options?: PickOptions): EndpointState | undefined {
     return this.#lastResort.pick(nowMs, options?.hash, options?.exclude) ??
       this.#lastResort.firstEjected(nowMs, options?.exclude);
   }
 
-  /**
-   * The ejected endpoint that is due back first. For when no other is left: an ejection may move
-   * connections to other endpoints, never leave them without one.
-   */
+  /** The ejected endpoint due back first: an ejection never leaves connections without one. */
   pickEjected(nowMs: number, options?: PickOptions): EndpointState | undefined {
     return this.#live.firstEjected(nowMs, options?.exclude);
   }
@@ -182,7 +172,6 @@ export class EndpointPool {
     return lastResort ? this.#lastResort : this.#live;
   }
 
-  /** Ejects within the policy's limits. */
   #eject(record: EndpointRecord, nowMs: number): boolean {
     const group = this.#groupOf(record);
     if (this.#random() * 100 >= this.#outlier.enforcingPercent) return false;
@@ -219,13 +208,12 @@ function isFailing({ failures, ejected, answersBefore }: EndpointRecord): boolea
 /** States of `endpoints`, known ones reused; adds them to `records`, where the first of a key wins. */
 function gather(
   endpoints: readonly Endpoint[],
-  options: {
+  { previous, records, lastResort }: {
     readonly previous: ReadonlyMap<string, EndpointRecord>;
     readonly records: Map<string, EndpointRecord>;
     readonly lastResort: boolean;
   },
 ): { readonly members: readonly EndpointRecord[]; readonly changed: boolean } {
-  const { previous, records, lastResort } = options;
   const members: EndpointRecord[] = [];
   let changed = false;
   for (const endpoint of endpoints) {

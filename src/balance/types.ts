@@ -1,6 +1,5 @@
 /** Types of balancing: endpoints, policies of picks, policies of ejections. @module */
 
-/** One instance that may be dialled. */
 export interface Endpoint {
   /** Unique within its target: node and service id. */
   readonly id: string;
@@ -36,7 +35,6 @@ export interface EndpointState {
   readonly ejected: boolean;
   /** End of the last ejection, on the pool's clock; 0: there was none. */
   readonly ejectedUntilMs: number;
-  /** An endpoint of last resort. */
   readonly lastResort: boolean;
 }
 

@@ -1,8 +1,4 @@
-/**
- * What balancers share: the endpoints, drawing one of many by weight, and the plain search that ends every
- * balancer's attempts.
- * @module
- */
+/** What balancers share: drawing an endpoint by weight, and the final plain search. @module */
 
 import type { Random } from "../base/mod.ts";
 import type { EndpointRecord, Excluded } from "./types.ts";
@@ -16,10 +12,7 @@ export abstract class Balancer {
     this.random = random;
   }
 
-  /**
-   * `members` are all endpoints and `usable` those not ejected. Both are replaced, never edited: the
-   * same array means the same content, so tables made from `members` outlive ejections.
-   */
+  /** Arrays are replaced, never edited: tables made from `members` outlive ejections. */
   update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
     this.members = members;
     this.usable = usable;

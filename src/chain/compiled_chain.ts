@@ -1,8 +1,4 @@
-/**
- * A compiled discovery chain: the routes, splits and resolvers of an upstream. The values are Consul's
- * (`/v1/discovery-chain/:service`), the shape is ours; ids are opaque keys.
- * @module
- */
+/** A compiled discovery chain, with Consul's values (`/v1/discovery-chain/:service`). @module */
 
 export interface DiscoveryChain {
   readonly service: string;

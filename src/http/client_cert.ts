@@ -29,10 +29,7 @@ export interface VerifiedCaller {
   readonly chain: readonly Uint8Array[];
 }
 
-/**
- * The element for one caller: `By`, `Hash`, `Cert`, `Chain`, `Subject`, `URI`, `DNS`. Made once for a
- * connection: it has some 4,000 characters.
- */
+/** The element for one caller; made once for a connection: it has some 4,000 characters. */
 export function clientCertElement({ by, leaf, chain }: VerifiedCaller): string {
   const { uris, dns } = altNamesOf(leaf);
   const cert = encodedPem(leaf.raw);

@@ -48,7 +48,6 @@ export const ignoredMessage: MessageEvents = {
   onReset: () => {},
 };
 
-/** Callbacks of the client side. */
 export interface ResponseEvents extends MessageEvents {
   /** A 1xx other than 101: any number of them come before the response. */
   onInformational(head: ResponseHead): void;
@@ -72,7 +71,6 @@ export interface Message {
   resume(): void;
 }
 
-/** The server side of a request. */
 export interface ServerExchange extends Message {
   readonly request: RequestHead;
   /** The request has no body, and `onEnd` is not called. */
@@ -81,10 +79,7 @@ export interface ServerExchange extends Message {
   readonly held: HeldShare;
   /** Must be set before the callback that made the exchange returns. */
   events: MessageEvents;
-  /**
-   * Sends a 1xx other than 101. It is dropped for an HTTP/1.0 client, which would not understand it. All
-   * but 100 are dropped while the client does not read: nothing could stop their sender.
-   */
+  /** Sends a 1xx, not 101. Dropped for HTTP/1.0; all but 100 while the client does not read. */
   inform(head: ResponseHead): void;
   /** Sends the head, exactly once. `ends`: there is no body. */
   respond(head: ResponseHead, ends: boolean): void;
@@ -95,7 +90,6 @@ export interface ServerExchange extends Message {
   tunnel(head: ResponseHead): Stream;
 }
 
-/** The client side of a request. */
 export interface ClientExchange extends Message {
   events: ResponseEvents;
   /** See {@link ResponseEvents.onResponse}. */
@@ -104,14 +98,12 @@ export interface ClientExchange extends Message {
 
 /** How an HTTP connection ended. `detail` is for people; `""`: in order. */
 export interface HttpEnd {
-  /** The side that ended it. */
   readonly by: "peer" | "network" | "us";
   /** `protocol`: the peer broke a rule; `flood`: it broke a rule against floods. */
   readonly kind: "closed" | "reset" | "protocol" | "flood" | "timed_out";
   readonly detail: string;
 }
 
-/** Callbacks of the owner of a server connection. */
 export interface ServerEvents {
   /** A head came. The handler must set `exchange.events`. */
   onRequest(exchange: ServerExchange): void;
@@ -125,7 +117,6 @@ export interface ServerEvents {
   onClose(end: HttpEnd): void;
 }
 
-/** The server side of a connection. */
 export interface ServerConnection {
   /** Exchanges that are open. */
   readonly active: number;
@@ -135,11 +126,9 @@ export interface ServerConnection {
   drain(): void;
   /** Ends at once, in the orderly form of the protocol. */
   close(detail: string): void;
-  /** Breaks it at once. */
   reset(): void;
 }
 
-/** Callbacks of the owner of a client connection. */
 export interface ClientEvents {
   /** One more request can be sent than before, or `capacity` has become 0. */
   onCapacity(): void;
@@ -147,7 +136,6 @@ export interface ClientEvents {
   onClose(end: HttpEnd): void;
 }
 
-/** The client side of a connection. */
 export interface ClientConnection {
   /** Requests that could be sent now; 0 for good once it drains or is over. */
   readonly capacity: number;
@@ -175,7 +163,6 @@ export interface ClientConnection {
 export interface HttpLimits {
   /** Bytes of the head of a request or response, first line included; also the limit for trailers. */
   readonly headBytes: number;
-  /** Fields of a head. */
   readonly fields: number;
   /** Bytes of one exchange that wait for a slower side; a sender that exceeds it is paused. */
   readonly bufferedBytes: number;

@@ -1,8 +1,4 @@
-/**
- * Field names: which are valid (RFC 9110 5.1), which concern the connection itself, and which a client must
- * not remove by naming them in `Connection`. Also the valid forms of a host.
- * @module
- */
+/** Field names: valid ones (RFC 9110 5.1), those of one connection, and protected ones. @module */
 
 /** Meanings of a field for the codec. */
 export const PLAIN = 0;
@@ -118,10 +114,7 @@ function isAlphanumeric(code: number): boolean {
   return code >= 0x61 && code <= 0x7a || code >= 0x30 && code <= 0x39;
 }
 
-/**
- * Names (lower case) that such an application confuses with the fields that frame a message. No legitimate
- * field has such a name.
- */
+/** Names (lower case) that such an application takes for fields that frame a message. */
 export function isAlias(name: string): boolean {
   return isAliasOf(name, "content-length") || isAliasOf(name, "transfer-encoding");
 }
@@ -159,10 +152,7 @@ export function isHost(text: string): boolean {
   return AUTHORITY.test(text) || PORT_ALONE.test(text);
 }
 
-/**
- * Whether a configured change may write a field of that name (lower case): the name is valid, does not
- * concern the connection, and no application confuses it with a field that does.
- */
+/** Whether a configured change may write that field (lower case): it is plain, and no alias. */
 export function isPlainName(name: string): boolean {
   return isToken(name) && (KNOWN.get(name)?.meaning ?? PLAIN) === PLAIN && !isAlias(name);
 }

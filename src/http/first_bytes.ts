@@ -1,10 +1,5 @@
 // deno-lint-ignore-file no-control-regex
-/**
- * Detects peers that speak another protocol or another HTTP version by their first bytes, so that a
- * connection is not kept waiting for a message that cannot come. Pure; reads {@link LOOKED_AT} bytes at
- * most.
- * @module
- */
+/** Detects peers that speak another protocol or HTTP version by their first bytes. @module */
 
 import { latin1 } from "./latin1.ts";
 import type { Stream, StreamEvents } from "../net/mod.ts";

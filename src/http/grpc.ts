@@ -1,8 +1,4 @@
-/**
- * The gRPC rules that HTTP needs for gRPC clients: which requests are gRPC, and how a failure maps to a
- * gRPC status (the gRPC HTTP/2 protocol, and Envoy's mapping).
- * @module
- */
+/** The gRPC rules that HTTP needs (the gRPC HTTP/2 protocol, and Envoy's mapping). @module */
 
 import { addField, fieldOf, type Fields } from "./head.ts";
 
@@ -61,10 +57,7 @@ export function httpStatusOf(grpcStatus: number): number {
   return HTTP_STATUSES[grpcStatus] ?? 500;
 }
 
-/**
- * The number in `grpc-status`; undefined: the field is missing. A value that is not a number counts as
- * {@link GRPC_STATUS.unknown}.
- */
+/** The `grpc-status`; `undefined`: it is missing; no number: {@link GRPC_STATUS.unknown}. */
 export function readGrpcStatus(fields: Fields): number | undefined {
   const text = fieldOf(fields, "grpc-status");
   if (text === undefined) return undefined;

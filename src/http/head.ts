@@ -90,10 +90,7 @@ export function removeField(fields: Fields, name: string): void {
   removeFrom(fields, name, 0);
 }
 
-/**
- * Removes the fields that an application may confuse with `name` (lower case), and keeps `name` itself: a
- * caller must not contradict what the proxy sets.
- */
+/** Removes what an application may take for `name` (lower case), which the proxy sets. */
 export function removeAliases(fields: Fields, name: string): void {
   for (let i = fields.length - FIELD; i >= 0; i -= FIELD) {
     if (isAliasOf(fields[i] ?? "", name)) fields.splice(i, FIELD);

@@ -34,10 +34,7 @@ const SLOW_TURNS = 2;
 
 /** The owner of held bytes: it can stop exchanges, which releases their bytes. */
 export interface HeldOwner {
-  /**
-   * Ends the exchange that has made no progress for the longest time; with `since` only if it made none
-   * after that. False: nothing was ended.
-   */
+  /** Ends the exchange longest without progress, since `since` if given; false: none was ended. */
   stopOldest(reason: string, since?: number): boolean;
 }
 
@@ -85,10 +82,7 @@ export class HeldBytes {
     return new HeldAccount(this, caller, holder);
   }
 
-  /**
-   * Plugins take bodies in chunks and copy them, and the runtime is slow to free that memory. While much is
-   * held, this asks for a collection.
-   */
+  /** Plugins copy chunks, which the runtime is slow to free: while much is held, it collects. */
   readByPlugin(size: number): void {
     this.#readBytes += size;
     if (this.isCalm || this.#readBytes < this.limitBytes * COLLECT_PART) return;

@@ -1,8 +1,4 @@
-/**
- * Octets as characters of the same number, by native functions of both runtimes: a head is read and written
- * as one text.
- * @module
- */
+/** Octets as characters of the same number, by native functions of both runtimes. @module */
 
 import { Buffer } from "node:buffer";
 

@@ -80,7 +80,6 @@ export function normalizePath(path: string, rules: PathRules): string | PathRefu
   return { status: 307, location: OTHER_HOST.test(result) ? `/.${result}` : result };
 }
 
-/** The part before the first `?`. */
 export function pathWithoutQuery(path: string): string {
   return path.slice(0, endOfPath(path));
 }
@@ -192,10 +191,7 @@ function normalizeSegment(path: string, from: number, to: number): string | unde
   return result;
 }
 
-/**
- * Whether `code` would complete an escape with a lone `%` before it: `%%32e` must not become `%2e`, which
- * the next reader decodes to a dot.
- */
+/** Whether `code` would complete an escape after a lone `%`: `%%32e` must not become `%2e`. */
 function wouldEscape(result: string, code: number): boolean {
   if (hexOf(code) < 0) return false;
   const end = result.length;

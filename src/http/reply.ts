@@ -6,9 +6,7 @@ import { encodeGrpcMessage, grpcStatusOf, isGrpc, trailersOnly } from "./grpc.ts
 import { addField, type Fields, type ResponseHead, UNKNOWN_LENGTH } from "./head.ts";
 
 export interface ReplyOptions {
-  /** Further fields. */
   readonly fields?: Fields;
-  /** Where a redirect leads. */
   readonly location?: string;
   /** The rule that denied, for listeners that may say so: `x-postern-denied-by`. */
   readonly deniedBy?: string;

@@ -13,13 +13,9 @@ import type { Listener } from "./port.ts";
 /** Callers of a listener: the local application (`own`), or anyone (`strangers`), paused first. */
 export type CallerKind = "own" | "strangers";
 
-/**
- * The strain of a new connection on the others: none, it was `refused`, or it found so many connections
- * as young as itself that the next one should wait (`crowded`).
- */
+/** The strain of a new connection: none, `refused`, or `crowded`: the next should wait. */
 export type AcceptStrain = "none" | "refused" | "crowded";
 
-/** The callers that are not accepted now. */
 export type PausedCallers = "nobody" | "strangers" | "all";
 
 export interface AcceptGateOptions {
@@ -49,14 +45,12 @@ const REST_MS = 5;
 /** A handshake takes time; a refused connection is over. */
 const STRAIN_OF = { refused: 1, crowded: 2 } as const;
 
-/** A listener and its state in the gate. */
 interface Gated {
   readonly listener: Listener;
   readonly callers: CallerKind;
   isHeld: boolean;
   /** It did not resume: its address was taken while it was paused. */
   isLost: boolean;
-  /** Sum of its recent strains. */
   strains: number;
 }
 
@@ -94,10 +88,7 @@ export class AcceptGate {
     this.#listeners.delete(listener);
   }
 
-  /**
-   * Call this for each accepted connection: one comparison, and rarely a check of descriptors. False: the
-   * connection came after accepting had stopped, and must be reset.
-   */
+  /** Called for each accepted connection. False: it came after a pause began; reset it. */
   opened(callers: CallerKind): boolean {
     if (--this.#left < 0) this.check();
     return !this.#isPaused(callers);

@@ -1,7 +1,4 @@
-/**
- * Datagrams: over UDP to one address or host name, and one to a unix socket, which no runtime offers.
- * @module
- */
+/** Datagrams: over UDP, and to a unix socket, which no runtime offers. @module */
 
 import { Buffer } from "node:buffer";
 import { createSocket } from "node:dgram";

@@ -42,7 +42,6 @@ const ALERTS: Readonly<Record<string, string>> = {
 /** Names that are spelt in two ways. */
 const SPELLINGS: Readonly<Record<string, string>> = { unrecognisedname: "unrecognizedname" };
 
-/** The words for a port that takes plain text. */
 export const SPEAKS_NO_TLS = "the peer does not speak TLS";
 
 /** Faults that our side found; more precise patterns first. */

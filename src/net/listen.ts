@@ -51,7 +51,6 @@ export async function clearStaleSocket(path: string): Promise<void> {
  * is then linked to its name; without a configured mode it is bound to its name directly.
  */
 export class UnixSocketFile {
-  /** The path to bind. */
   readonly path: string;
   readonly #name: string;
   readonly #mode: number | undefined;

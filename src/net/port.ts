@@ -38,10 +38,7 @@ export interface Stream {
    * caller stops its source until `onDrain`.
    */
   write(chunk: Uint8Array): boolean;
-  /**
-   * As `write`, but the stream owns the chunk from now on, so that none of it has to be copied. It leaves
-   * at once, or with the chunks that were joined before it.
-   */
+  /** As `write`, but the stream owns the chunk, without a copy; it leaves with those joined before. */
   give(chunk: Uint8Array): boolean;
   /** Ends our half after everything written; the peer may go on sending. */
   end(): void;
@@ -252,10 +249,7 @@ export interface Engine {
     onAccepted: (accepted: AcceptedConnection) => void,
   ): Promise<Listener>;
   dial(options: DialOptions, handler: DialHandler): Dial;
-  /**
-   * Returns memory that only the start or a load needed: from this thread's heap and, with `shared`, from
-   * memory that all threads share. The main thread sets that.
-   */
+  /** Returns memory of the start or a load: of this thread or, with `shared`, of all. */
   trim(options?: { readonly shared: boolean }): void;
   /** Collects garbage now, not when the runtime finds the time. */
   collect(): void;
@@ -268,7 +262,6 @@ export interface Engine {
   clientTls(material: TlsMaterial, options: { readonly serverName: string }): ClientTls;
 }
 
-/** Events of a stream without an owner. */
 export const ignoredEvents: StreamEvents = {
   onData: () => {},
   onEnd: () => {},

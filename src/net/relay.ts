@@ -9,7 +9,6 @@ import type { Stream, StreamEvents } from "./port.ts";
 
 type Side = "downstream" | "upstream";
 
-/** Why a relay is over. */
 export type RelayEnd =
   /** Both halves ended in an orderly way; `first` ended its half first. */
   | { readonly kind: "ended"; readonly first: Side }
@@ -75,7 +74,6 @@ export class Relay {
     [downstream.events, upstream.events] = this.#halves;
   }
 
-  /** Notes `size` bytes from `side`. */
   came(side: Side, size: number): void {
     this.activeTick = this.#ticker.tick;
     if (side === "upstream") {

@@ -66,7 +66,6 @@ export abstract class TlsAcceptor implements AcceptedConnection {
   protected abstract shakeHands(tls: ServerTls): void;
   /** Ends the connection after these bytes, which the client must be able to read. */
   protected abstract endWith(bytes: Uint8Array): void;
-  /** Breaks the connection. */
   protected abstract terminate(): void;
   /** The client neither sends nor reads any more. */
   protected abstract left(): void;

@@ -21,7 +21,6 @@ export interface JoiningStream {
   send(bytes: Uint8Array, length: number): boolean;
 }
 
-/** The joined writes of one stream. */
 export class JoinedWrites {
   readonly bytes = new Uint8Array(JOINED_BYTES);
   length = 0;

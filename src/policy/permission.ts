@@ -171,7 +171,6 @@ function pathCondition({ kind, value }: PathMatch, unsure: boolean): Condition {
   return ({ path }) => path.startsWith(wanted) && endOfPath(path) === wanted.length;
 }
 
-/** Where the query begins. */
 function endOfPath(path: string): number {
   const query = path.indexOf("?");
   const fragment = path.indexOf("#");

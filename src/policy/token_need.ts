@@ -53,10 +53,7 @@ export function needText(needs: readonly TokenNeed[]): string {
   return `a token of ${texts.join(", or of ")}`;
 }
 
-/**
- * The reason why none of `needs` is met, by provider: `okta: Jwt is expired`. `faults`: why a provider's
- * token was not verified; a provider in neither list has no keys here.
- */
+/** Why none of `needs` is met, by provider: `okta: Jwt is expired`; no fault: no keys here. */
 export function faultsOfTokens(
   needs: readonly TokenNeed[],
   { verified, faults }: {

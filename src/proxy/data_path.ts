@@ -1,8 +1,4 @@
-/**
- * The data path of one thread: the snapshot in force, the listeners made from it, and the connections that
- * are judged again when it changes.
- * @module
- */
+/** The data path of one thread: the snapshot in force, its listeners and connections. @module */
 
 import {
   type Clock,

@@ -1,8 +1,4 @@
-/**
- * The record of one finished exchange, for its access log line and its counters. The proxy fills it during
- * the exchange; heads are kept by reference, so that a record costs little memory of its own.
- * @module
- */
+/** The record of one exchange, for log and counters; heads are kept by reference. @module */
 
 import type { ErrorCode, Origin } from "../../base/mod.ts";
 import type { Fields, RequestHead, ResponseHead } from "../head.ts";
@@ -31,7 +27,6 @@ export interface DownstreamFacts {
   readonly localUri: string;
 }
 
-/** Value of time marks that were not reached. */
 export const NOT_REACHED = -1;
 
 export class ExchangeRecord {
@@ -66,7 +61,6 @@ export class ExchangeRecord {
   upstreamStartAt = NOT_REACHED;
   /** First byte of the response, of the attempt that counted. */
   upstreamFirstByteAt = NOT_REACHED;
-  /** The exchange is over. */
   endAt = NOT_REACHED;
 
   /** Endpoint tried last, like `10.0.0.9:8080`; `""`: none. */

@@ -1,8 +1,4 @@
-/**
- * The values of Envoy's command operators, one row each; configuration is validated against this table. A
- * reader returns `undefined` for a missing value.
- * @module
- */
+/** The values of Envoy's command operators, one row each; `undefined`: missing. @module */
 
 import { createHash } from "node:crypto";
 import { fieldOf, type Fields, UNKNOWN_LENGTH } from "../head.ts";

@@ -1,8 +1,4 @@
-/**
- * Formats times of a log line, always in UTC: ISO 8601, or a format of `strftime` with Envoy's fractions of
- * a second (`%3f`).
- * @module
- */
+/** Times of a log line, in UTC: ISO 8601, or `strftime` with Envoy's fractions (`%3f`). @module */
 
 /** Formats a wall clock time in ms. */
 export type TimeText = (ms: number) => string;

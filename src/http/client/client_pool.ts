@@ -1,9 +1,4 @@
-/**
- * HTTP connections to one server, kept between requests. A request gets a connection with room, or waits
- * for one while connections are dialled for waiting requests. The owner's `dial` decides how a server is
- * dialled and authenticated.
- * @module
- */
+/** HTTP connections to one server, kept between requests; `dial` is its owner's. @module */
 
 import type { Clock } from "../../base/mod.ts";
 import type { Dial } from "../../net/mod.ts";
@@ -93,7 +88,6 @@ interface Waiting<R extends Reached, F> {
   readonly deadline: { cancel(): void } | undefined;
 }
 
-/** A connection that is not open yet. */
 interface Opening<R extends Reached> {
   dial?: Dial;
   connection?: KeptConnection<R>;

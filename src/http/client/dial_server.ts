@@ -20,7 +20,6 @@ import type { Reached } from "./kept_connection.ts";
 
 export type DialEngine = Pick<Engine, "dial" | "clientTls">;
 
-/** Credentials of one connection. */
 export interface DialCredentials {
   /** Anchors; never empty if `peerCheck` is `checked`. */
   readonly rootPems: readonly string[];
@@ -143,10 +142,7 @@ function whyRefused(
 /** Matches certificates with the name `name`, a DNS name or an IP address. */
 export function serverNameMatcher(name: string): SanMatcher {
   const isIp = name.includes(":") || /^\d+(\.\d+){3}$/.test(name);
-  return {
-    type: isIp ? "ip" : "dns",
-    matcher: { kind: "exact", value: name, ignoreCase: !isIp },
-  };
+  return { type: isIp ? "ip" : "dns", matcher: { kind: "exact", value: name, ignoreCase: !isIp } };
 }
 
 /** Regexes among the rules must have been prepared; throws `credentials_invalid`. */
@@ -154,10 +150,8 @@ export function serverJudge(
   validation: Exclude<Validation, { readonly kind: "mesh" }>,
   nowMs: () => number,
 ): DialCredentials["judge"] {
-  const validator = createPeerValidator(validation, {
-    serviceTrustDomains: [],
-    strictSpiffeChain: false,
-  });
+  const own = { serviceTrustDomains: [], strictSpiffeChain: false };
+  const validator = createPeerValidator(validation, own);
   return ([leaf, ...presented]) => {
     if (!leaf) return "the server showed no certificate";
     const verdict = validator.judge({ leaf, presented, nowMs: nowMs(), usage: "server" });

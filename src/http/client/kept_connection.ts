@@ -17,7 +17,6 @@ import type { HeldShare } from "../held_bytes.ts";
 
 export type ClientVersion = "h1" | "h2";
 
-/** A server that has been dialled. */
 export interface Reached {
   readonly stream: Stream;
   /** The protocol selected by ALPN; absent or `""`: none. */
@@ -36,7 +35,6 @@ export interface ClientCodecOptions {
 
 /** The pool, as its connections use it. */
 export interface ConnectionOwner<R extends Reached> {
-  /** A request begins. */
   began(): void;
   /** The room for requests has changed. */
   changed(connection: KeptConnection<R>): void;

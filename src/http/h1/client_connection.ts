@@ -38,13 +38,7 @@ export function openHttp1Client(stream: Stream, options: Http1ClientOptions): Cl
 /** Limit of 1xx responses before a response. */
 const INFORMATIONAL = 32;
 
-type Phase =
-  /** No request is open. */
-  | "idle"
-  | "head"
-  | "body"
-  | "tunnel"
-  | "over";
+type Phase = "idle" | "head" | "body" | "tunnel" | "over";
 
 class Http1Client extends Http1Connection<Http1ClientExchange>
   implements ClientConnection, Http1ClientOwner {

@@ -9,7 +9,6 @@ import type { Http1Owner } from "./connection.ts";
 import type { AnsweredRequest } from "./parse_response.ts";
 import { KEY, missingKey } from "./websocket.ts";
 
-/** The connection of the exchange. */
 export interface Http1ClientOwner extends Http1Owner {
   /** Like `broken`, when nothing was written; takes effect in a later microtask. */
   unwritable(detail: string): void;

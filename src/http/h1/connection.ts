@@ -11,7 +11,6 @@ import { type HeldAccount, heldByThread } from "../held_bytes.ts";
 import { BodyReader, Http1HeadReader } from "./read_message.ts";
 import { BodyWriter } from "./write_message.ts";
 
-/** The account for waiting bytes. */
 type Count = Pick<HeldAccount, "hold" | "release">;
 
 /** The connection, as its exchange uses it. */
@@ -21,7 +20,6 @@ export interface Http1Owner
   broken(detail: string): void;
 }
 
-/** A request on the connection and its response. */
 interface OpenExchange {
   readonly events: MessageEvents;
   /** The connection ended the exchange: its methods have no effect any more. */
@@ -41,7 +39,6 @@ export abstract class Http1Connection<X extends OpenExchange = OpenExchange>
   protected draining = false;
   /** The first reason for which the connection ended. */
   protected end: HttpEnd | undefined;
-  /** The tunnel that the connection has become. */
   protected tunnelled: Tunnel | undefined;
   /** Bytes of the current chunk that are not handled yet. */
   protected inHand = 0;
@@ -128,10 +125,7 @@ export abstract class Http1Connection<X extends OpenExchange = OpenExchange>
     if (!this.#held && !this.#endPending) this.#handleEnd();
   }
 
-  /**
-   * Records the result of a write. False is returned again, and remembered until the stream has drained.
-   * `count`: the account of the bytes until then.
-   */
+  /** Notes and returns the result of a write; `count`: the account of the bytes until a drain. */
   took(all: boolean, size: number, count: Count): boolean {
     if (all) return true;
     this.blocked = true;
@@ -180,7 +174,6 @@ export abstract class Http1Connection<X extends OpenExchange = OpenExchange>
     return tunnel;
   }
 
-  /** Ends the incoming message. */
   protected endMessage(): void {
     if (this.#holding) this.#endPending = true;
     else this.reportEnd();

@@ -37,7 +37,6 @@ export function fault(detail: string, status = 400): HeadFault {
 
 export const HEAD_TOO_LARGE: HeadFault = fault("the head is too large", 431);
 
-/** The field is missing. */
 export const ABSENT = -1;
 
 /** Limit of fields that `Connection` may name, as in Envoy. */
@@ -73,10 +72,7 @@ export class HeadFields {
   meant = false;
   #trailersWelcome = false;
   #nominated: string[] | undefined;
-  /**
-   * Common names by line, of this head and earlier ones: the next head is likely to have the same names in
-   * the same lines, which saves a look-up.
-   */
+  /** Names by line of earlier heads: the next head likely has the same, which saves a look-up. */
   readonly #names: KnownName[] = [];
 
   /** Parses the lines of `text` from `at` to its empty line. */

@@ -1,8 +1,4 @@
-/**
- * Parses heads of requests (RFC 9112 3), and the persistence of their connection. A request that two
- * readers could understand differently is refused.
- * @module
- */
+/** Parses heads of requests (RFC 9112 3); those that could be misread are refused. @module */
 
 import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import {

@@ -8,7 +8,6 @@ import { type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
 import { spokenIn } from "../first_bytes.ts";
 import { ABSENT, HeadFields } from "./parse_fields.ts";
 
-/** Kinds of body after a head. */
 export type ResponseBodyKind = "none" | "length" | "chunked" | "until_close" | "tunnel";
 
 /** `HTTP/1.1 200 OK`; the space before an empty reason may be missing. */

@@ -12,10 +12,7 @@ import type { HttpLimits } from "../exchange.ts";
 import { hexOf } from "../path.ts";
 import { emptyLineIn, latin1 } from "../latin1.ts";
 
-/**
- * Bytes of extensions, of one chunk and of all, beyond two for each byte of the payload. Signatures and the
- * like are far shorter.
- */
+/** Bytes of extensions beyond two for each byte of the payload; signatures are far shorter. */
 const EXTENSION_BYTES = 4096;
 /** At most 2^52: exact as a number. */
 const SIZE_DIGITS = 13;
@@ -154,12 +151,8 @@ export class BodyReader {
         this.#next = SIZE;
         return at + 1;
       case TRAILERS:
-        if (byte !== CR) {
-          this.#next = TRAILER_LINES;
-          return at;
-        }
-        this.#next = LAST_LF;
-        return at + 1;
+        this.#next = byte === CR ? LAST_LF : TRAILER_LINES;
+        return byte === CR ? at + 1 : at;
       default:
         if (byte !== LF) return this.#wrong("the last chunk does not end in CR LF", at);
         this.#next = COMPLETE;
@@ -190,9 +183,7 @@ export class BodyReader {
   }
 }
 
-/** The head is not complete. */
 export const PARTIAL = -1;
-/** The head exceeds the limit. */
 export const TOO_LARGE = -2;
 
 const FIRST_BYTES = 1024;
@@ -226,7 +217,6 @@ export class Http1HeadReader {
     return this.#collected;
   }
 
-  /** The bytes of an incomplete head. */
   get partial(): Uint8Array {
     return this.#bytes?.subarray(0, this.#length) ?? NOTHING;
   }

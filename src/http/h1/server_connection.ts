@@ -1,9 +1,4 @@
-/**
- * The server side of an HTTP/1.1 connection: one request at a time, in order. Bytes are handled in the
- * callback that read them. Bytes that come before their turn wait in the chunk in which they came, and
- * reading stops meanwhile.
- * @module
- */
+/** The server side of an HTTP/1.1 connection: one request at a time, in order. @module */
 
 import type { Deadline, Deadlines } from "../../base/mod.ts";
 import type { Stream } from "../../net/mod.ts";
@@ -27,10 +22,7 @@ export interface Http1ServerOptions {
   readonly account?: HeldAccount;
 }
 
-/**
- * Serves HTTP/1.1 (and 1.0) on a stream, which it takes over. Bytes that were read before must be passed to
- * the stream's events afterwards.
- */
+/** Serves HTTP/1.1 and 1.0 on a stream; bytes read before are passed to its events afterwards. */
 export function serveHttp1(stream: Stream, options: Http1ServerOptions): ServerConnection {
   return new Http1Server(stream, options);
 }
@@ -52,18 +44,11 @@ const HALF_ENDED_MS = 1000;
 
 const BLANK_LINES: HeadFault = { status: 400, detail: "more than one empty line before a request" };
 
-type Phase =
-  /** Between requests, or within a head. */
-  | "head"
-  | "body"
-  /** The request is complete, the response is not. */
-  | "answer"
-  /** The response is complete and not taken by the client yet. */
-  | "drain"
-  /** The response is complete, the request's body is not. */
-  | "discard"
-  /** Everything is sent; incoming bytes are ignored. */
-  | "over";
+/**
+ * `head`: also between requests; `answer`: only the response is incomplete; `drain`: it was not taken yet;
+ * `discard`: only the request's body is incomplete; `over`: all is sent, and incoming bytes are ignored.
+ */
+type Phase = "head" | "body" | "answer" | "drain" | "discard" | "over";
 
 class Http1Server extends Http1Connection<Http1ServerExchange>
   implements ServerConnection, Http1ServerOwner {

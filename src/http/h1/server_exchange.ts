@@ -1,8 +1,4 @@
-/**
- * A request on a server connection, and the writing of its response. The framing depends on the client's
- * version and on the response; the body must have the declared length.
- * @module
- */
+/** A request on a server connection, and the writing of its response. @module */
 
 import type { Stream } from "../../net/mod.ts";
 import {
@@ -23,7 +19,6 @@ import type { Http1Owner } from "./connection.ts";
 import { type Framing, statusLine, writeHead } from "./write_message.ts";
 import { KEY, PROOF, proofOf } from "./websocket.ts";
 
-/** The connection of the exchange. */
 export interface Http1ServerOwner extends Http1Owner {
   /** The client takes no more for now. */
   readonly blocked: boolean;

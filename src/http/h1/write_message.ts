@@ -1,9 +1,4 @@
-/**
- * Writes heads and bodies of messages. A head is one text, in one piece of memory that all connections share,
- * which the stream copies at once; no field can end its line, whatever its source. A body is checked against
- * its head.
- * @module
- */
+/** Writes heads and bodies of messages; no field can end its line, whatever its source. @module */
 
 import type { Stream } from "../../net/mod.ts";
 import { FIELD, type Fields } from "../head.ts";

@@ -207,19 +207,14 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
       return this.fail(Http2ErrorCode.streamClosed, "HEADERS after the end");
     }
     const { fault, tooLarge } = this.heads;
-    if (tooLarge) {
-      return this.streamError(stream, Http2ErrorCode.enhanceYourCalm, "a head above the limits");
-    }
+    const { enhanceYourCalm } = Http2ErrorCode;
+    if (tooLarge) return this.streamError(stream, enhanceYourCalm, "a head above the limits");
     const { method, upgrade } = stream.head;
     const head = fault === "" ? this.heads.response(ends, method === "HEAD") : undefined;
     if (!head) return this.streamError(stream, Http2ErrorCode.protocol, this.heads.fault);
     if (head.status < 200) {
       if (++stream.informational > INFORMATIONAL) {
-        return this.streamError(
-          stream,
-          Http2ErrorCode.enhanceYourCalm,
-          "informational without end",
-        );
+        return this.streamError(stream, enhanceYourCalm, "informational without end");
       }
       return stream.events.onInformational(head);
     }

@@ -1,8 +1,4 @@
-/**
- * The lifetime of an HTTP/2 connection, its streams and its windows; `frame_rules.ts` handles incoming
- * frames.
- * @module
- */
+/** The lifetime of an HTTP/2 connection; `frame_rules.ts` handles incoming frames. @module */
 
 import type { Clock, Deadline, Deadlines } from "../../base/mod.ts";
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
@@ -118,11 +114,8 @@ export abstract class Http2Connection<S extends Http2Stream>
 
   onClose(reset: boolean, alert: string): void {
     if (this.over) return;
-    this.finish({
-      by: reset ? "network" : "peer",
-      kind: reset ? "reset" : "closed",
-      detail: alert,
-    });
+    const kind = reset ? "reset" : "closed";
+    this.finish({ by: reset ? "network" : "peer", kind, detail: alert });
   }
 
   // Methods for the streams of the connection.
@@ -198,7 +191,6 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.options.deadlines.after(LINGER_MS, () => this.#stream.reset());
   }
 
-  /** Sends a PING. */
   protected ping(): void {
     this.output.frame(FrameType.ping, 0, 0, 8);
     this.output.put(PING);

@@ -120,16 +120,11 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (stream.receiveEnded) {
       return this.streamError(stream, Http2ErrorCode.streamClosed, "DATA after the end");
     }
-    if (!stream.hasHead) {
-      return this.#broken(stream, "DATA without a head");
-    }
+    if (!stream.hasHead) return this.#broken(stream, "DATA without a head");
     stream.receiveWindow -= size;
     if (stream.receiveWindow < 0) {
-      return this.streamError(
-        stream,
-        Http2ErrorCode.flowControl,
-        "more DATA than the stream's window",
-      );
+      const { flowControl } = Http2ErrorCode;
+      return this.streamError(stream, flowControl, "more DATA than the stream's window");
     }
     if (stream.expected >= 0) {
       stream.expected -= bodyBytes;
@@ -208,9 +203,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (!ends) return this.#broken(stream, "trailers without an end");
     if (fault !== "") return this.#broken(stream, fault);
     if (tooLarge) return this.streamError(stream, Http2ErrorCode.enhanceYourCalm, "large trailers");
-    if (stream.expected > 0) {
-      return this.#broken(stream, "a body of another length");
-    }
+    if (stream.expected > 0) return this.#broken(stream, "a body of another length");
     stream.receivedEnd(this.heads.trailers());
   }
 
@@ -229,9 +222,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (this.isIdle(id)) return this.protocolError("WINDOW_UPDATE on no stream");
     const stream = this.streams.get(id);
     if (!stream) return;
-    if (size === 0) {
-      return this.#broken(stream, "a window update of nothing");
-    }
+    if (size === 0) return this.#broken(stream, "a window update of nothing");
     if (stream.sendWindow + size > MAX_WINDOW_BYTES) {
       return this.streamError(stream, Http2ErrorCode.flowControl, "a window above the limit");
     }
@@ -308,12 +299,10 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   /** Priorities are ignored; a stream that depends on itself is an error (RFC 7540 5.3.1). */
   #selfDependency(id: number): void {
     const stream = this.streams.get(id);
-    if (stream) {
-      this.#broken(stream, "a stream that depends on itself");
-    } else this.protocolError("a stream that depends on itself");
+    if (stream) this.#broken(stream, "a stream that depends on itself");
+    else this.protocolError("a stream that depends on itself");
   }
 
-  /** DATA on a closed stream. */
   #dataAfterEnd(id: number, size: number): void {
     switch (this.closed.find(id)) {
       case "reset by us":

@@ -1,8 +1,4 @@
-/**
- * Reads the fields of a header block into the head of a message, by the rules of RFC 9113 8. A broken rule
- * makes the message malformed, which is an error of its stream only. A connection has one reader.
- * @module
- */
+/** Reads header blocks into heads (RFC 9113 8); a fault is an error of its stream only. @module */
 
 import {
   FIELD,
@@ -27,7 +23,6 @@ const PATH_OCTETS = octets('!"$-~\\x80-\\xff');
 /** Longest content length that is exact as a number. */
 const LENGTH_DIGITS = 15;
 
-/** Kinds of header blocks. */
 export type HeadBlockKind = "request" | "response" | "trailers";
 
 export class Http2HeadReader implements FieldSink {
@@ -67,13 +62,8 @@ export class Http2HeadReader implements FieldSink {
     this.unmetExpectation = false;
     this.#fields = [];
     this.#bytes = 0;
-    this.#method =
-      this.#scheme =
-      this.#authority =
-      this.#path =
-      this.#protocol =
-      this.#status =
-        "";
+    this.#method = this.#scheme = this.#authority = "";
+    this.#path = this.#protocol = this.#status = "";
     this.#seen = 0;
     this.#host = undefined;
     this.#length = UNKNOWN_LENGTH;
@@ -138,16 +128,13 @@ export class Http2HeadReader implements FieldSink {
     if (status === 0) this.#malformed("no valid status");
     else if (status === 101) this.#malformed("status 101");
     else if (interim && ends) this.#malformed("an informational response as the last");
-    else if ((interim || status === 204) && this.#length > 0) {
-      this.#malformed("a length without a body");
-    } else if (ends && this.#length > 0 && !toHead && status !== 304) {
+    else if (this.#length > 0 && (interim || status === 204 || ends && !toHead && status !== 304)) {
       this.#malformed("a length without a body");
     }
     if (this.fault !== "") return undefined;
     return { status, length: this.#length, fields: this.#fields };
   }
 
-  /** Fields after the body. */
   trailers(): Fields {
     return this.#fields;
   }

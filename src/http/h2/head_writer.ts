@@ -1,8 +1,4 @@
-/**
- * Writes heads as HEADERS frames, encoded directly into the output; a head larger than a frame continues in
- * CONTINUATION. Fields of one hop are left out, whatever their source.
- * @module
- */
+/** Writes heads as HEADERS and CONTINUATION frames, encoded directly into the output. @module */
 
 import { FIELD, type Fields, type RequestHead, type ResponseHead } from "../head.ts";
 import { Flag, FRAME_HEADER_BYTES, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
@@ -10,16 +6,10 @@ import { FIELD_ROOM_BYTES, type HpackEncoder } from "./hpack/encoder.ts";
 import type { Output } from "./output.ts";
 
 /** Fields that the codec itself writes, and fields that HTTP/2 forbids (RFC 9113 8.2.2). */
-const LEFT_OUT = new Set([
-  "connection",
-  "keep-alive",
-  "proxy-connection",
-  "transfer-encoding",
-  "upgrade",
-  "host",
-  "content-length",
-  "http2-settings",
-]);
+const LEFT_OUT = new Set(
+  ("connection keep-alive proxy-connection transfer-encoding upgrade host content-length " +
+    "http2-settings").split(" "),
+);
 /** Room for pseudo-fields, length and expectation, without their values. */
 const FIXED_BYTES = 256;
 

@@ -176,24 +176,18 @@ export abstract class Http2Stream implements Message {
     return this.#waiting !== undefined && this.#waiting.bytes > 0;
   }
 
-  /**
-   * A server connection that holds much opens its window only for released bytes. A connection to an
-   * endpoint never waits: it carries exchanges of other callers, too.
-   */
+  /** A server connection that holds much opens windows late; one to an endpoint never waits. */
   get #opensLate(): boolean {
     const { account } = this.held;
     return account === this.host.account && account.isLarge;
   }
 
-  /** The message is complete. */
   receivedEnd(trailers: Fields | undefined): void {
     this.receiveEnded = true;
     if (this.#paused || this.#delivering || this.#waits) {
       this.#endWaits = true;
       this.#trailers = trailers;
-    } else {
-      this.events.onEnd(trailers);
-    }
+    } else this.events.onEnd(trailers);
     if (this.sendEnded && !this.over) this.host.finished(this);
   }
 
@@ -240,7 +234,6 @@ export abstract class Http2Stream implements Message {
     return queue.bytes > 0 && this.sendWindow > 0 && !this.over;
   }
 
-  /** Discards queued bytes. */
   forgetSending(): void {
     if (!this.#queue) return;
     this.held.release(this.#queue.bytes);
@@ -278,7 +271,6 @@ export abstract class Http2Stream implements Message {
     this.sentEnd();
   }
 
-  /** Our message is complete. */
   protected sentEnd(): void {
     this.sendEnded = true;
     if (this.receiveEnded && !this.over) this.host.finished(this);

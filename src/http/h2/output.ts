@@ -172,12 +172,9 @@ export class Output {
     if (this.#dataAt >= 0 && this.#dataStream === streamId) {
       this.#dataIn[this.#dataAt + 4] = Flag.endStream;
       this.#dataAt = -1;
-    } else {
-      this.frame(FrameType.data, Flag.endStream, streamId, 0);
-    }
+    } else this.frame(FrameType.data, Flag.endStream, streamId, 0);
   }
 
-  /** Passes everything to the stream. */
   flush(): void {
     const { length } = this;
     const run = this.#run;
@@ -192,7 +189,6 @@ export class Output {
     if (!this.#stream.give(part)) this.blocked = true;
   }
 
-  /** The stream took everything. */
   drained(): void {
     this.blocked = false;
     this.#blockedFrames = this.#blockedBytes = 0;

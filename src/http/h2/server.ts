@@ -25,10 +25,7 @@ export interface ServeHttp2Options extends Http2Options {
   readonly events: ServerEvents;
 }
 
-/**
- * Serves HTTP/2 on `stream`, which it takes over. Bytes that were read before, including the client's
- * preface, must be passed to `stream.events.onData` afterwards.
- */
+/** Serves HTTP/2 on `stream`; bytes read before are passed to its events afterwards. */
 export function serveHttp2(stream: Stream, options: ServeHttp2Options): ServerConnection {
   return new Http2Server(stream, options);
 }

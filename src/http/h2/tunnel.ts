@@ -1,8 +1,4 @@
-/**
- * A stream of bytes over the DATA of one HTTP/2 stream, after CONNECT (RFC 9113 8.5, RFC 8441). Each half
- * ends with END_STREAM; a break is RST_STREAM.
- * @module
- */
+/** A stream of bytes over one HTTP/2 stream, after CONNECT (RFC 9113 8.5, RFC 8441). @module */
 
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
 import type { ResetReason, ResponseEvents } from "../exchange.ts";

@@ -28,7 +28,6 @@ export interface BunTls {
 const CANNOT_WAIT =
   "Cannot read the client's first message: this system does not let us wait for it";
 
-/** A listener's new TCP connection. */
 export class BunAccepted extends TlsAcceptor implements SocketOwner {
   /** The plain socket; once the handshake began the TLS one, which owns the connection then. */
   #socket: BunSocket;

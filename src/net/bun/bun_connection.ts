@@ -168,10 +168,7 @@ const KEEP_ALIVE_MS = 15_000;
 /** Addresses on this host, with or without a port. */
 const ON_THIS_HOST = /^(?:127\.|::1$|\[::1\]|localhost$|unix$)/;
 
-/**
- * Has the kernel probe a peer that may vanish without a FIN; one on this host cannot. Bun turns off
- * Nagle's algorithm for every socket.
- */
+/** Has the kernel probe a peer that may vanish without a FIN; one on this host cannot. */
 export function keepAlive(socket: BunSocket, host: string): void {
   if (ON_THIS_HOST.test(host)) return;
   socket.setKeepAlive(true, KEEP_ALIVE_MS);

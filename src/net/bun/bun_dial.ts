@@ -14,7 +14,6 @@ interface BunDialOptions extends Omit<DialOptions, "tls"> {
   readonly peerCheck: PeerCheck | undefined;
 }
 
-/** A dial under way. */
 export class BunDial implements SocketOwner {
   readonly #options: BunDialOptions;
   #handler: DialHandler | undefined;

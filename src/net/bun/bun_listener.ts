@@ -23,10 +23,7 @@ export class NativeListener implements Listener {
   /** `resting`: paused until the next turn. */
   #state: "open" | "resting" | "paused" | "closed" = "open";
 
-  /**
-   * `longestRow`: clients accepted before open sockets are served; `deferredSocket`: callbacks in place
-   * of `socket` once {@link defer} was called.
-   */
+  /** `longestRow`: clients before open sockets; `deferredSocket`: once {@link defer} was called. */
   constructor(
     bun: BunRuntime,
     options: ListenOptions,
@@ -177,10 +174,7 @@ const TCP_DEFER_ACCEPT = 9;
 /** A client silent for longer is accepted all the same, so that its owner can count and judge it. */
 const DEFER_SECONDS = 1;
 
-/**
- * Has the kernel hand out a connection only once its client has sent something, for listeners that read
- * the first message before anything else: it is there then, without a wait.
- */
+/** Has the kernel hand out a connection once its client has sent something to read. */
 function deferAccept(fd: number): void {
   const value = new Uint8Array(new Int32Array([DEFER_SECONDS]).buffer);
   cLibrary()?.setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, value, value.length);

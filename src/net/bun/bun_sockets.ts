@@ -7,8 +7,6 @@
  * @module
  */
 
-// deno-lint-ignore-file no-explicit-any -- `data` is any value that the engine put there
-
 export interface BunTlsOptions {
   readonly cert?: string;
   readonly key?: string;
@@ -136,7 +134,6 @@ export const STREAM_HANDLER = {
     ownerOf(socket)?.handshaken?.(socket, success, error),
 } satisfies BunSocketHandler;
 
-/** For connections that we dial. */
 export const DIAL_HANDLER = {
   ...STREAM_HANDLER,
   open: (socket: BunSocket) => ownerOf(socket)?.opened?.(socket),

@@ -1,8 +1,4 @@
-/**
- * Functions of the C library, for the few things that no runtime offers. Only if the runtime can call
- * them (Bun) and the system is Linux, whose constants and layouts the callers have.
- * @module
- */
+/** Functions of the C library, for what no runtime offers. Only on Bun and Linux. @module */
 
 import process from "node:process";
 

@@ -8,10 +8,7 @@ import { constants, fstatSync, openSync, type Stats, writeSync } from "node:fs";
 import process from "node:process";
 import { cLibrary } from "./c_library.ts";
 
-/**
- * Writes without waiting and returns the number of bytes taken. Throws the system call's error with its
- * `code`: `EAGAIN` if nothing is taken now. Give at most {@link PIPE_BYTES}.
- */
+/** Returns the bytes taken, of {@link PIPE_BYTES} at most; throws `EAGAIN` if none are. */
 export type WriteNow = (bytes: Uint8Array) => number;
 
 /** Bytes that a writable pipe takes in one piece (PIPE_BUF). */

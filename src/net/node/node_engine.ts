@@ -1,8 +1,4 @@
-/**
- * The port on `node:net` and `node:tls`, for Deno: listening, shaking hands and dialling. What happens
- * on an open stream is in `node_connection.ts`.
- * @module
- */
+/** The port on `node:net` and `node:tls`, for Deno: listening, handshakes, dialling. @module */
 
 import * as net from "node:net";
 import * as tls from "node:tls";

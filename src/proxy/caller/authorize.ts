@@ -1,9 +1,4 @@
-/**
- * Admission of a session, before anything is dialled or read for it: the intentions for the identity that its
- * caller proved, the limits, the agent with `-authorize both`, and plugins. A listener that carries HTTP judges
- * each request.
- * @module
- */
+/** Admission of a session, before anything is dialled or read, and request judges. @module */
 
 import { type ErrorCode, messageOf } from "../../base/mod.ts";
 import { pathWithoutQuery } from "../../http/mod.ts";
@@ -150,7 +145,6 @@ export type RequestJudge = (
   claims?: VerifiedClaims,
 ) => RequestPermit | RequestDenial;
 
-/** Judges by the intentions in force now. */
 export function judgeOfRequests(
   { context, peer, record }: Pick<AuthorizationSubject, "context" | "peer" | "record">,
   mode: AuthorizeMode,
@@ -190,7 +184,6 @@ export interface ExposedPathRule {
   readonly path: string | undefined;
 }
 
-/** Judges by the path that is exposed now. */
 export function judgeOfPath(exposed: ExposedPathRule): RequestJudge {
   return ({ path: target }) => {
     const { path } = exposed;

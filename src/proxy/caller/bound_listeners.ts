@@ -1,8 +1,4 @@
-/**
- * Listening sockets: bound, logged, bound again after a failure, and paused together while the process is
- * short of file descriptors.
- * @module
- */
+/** Listening sockets: bound, retried, and paused while file descriptors run short. @module */
 
 import { type BindAddress, formatAddress, messageOf } from "../../base/mod.ts";
 import { AcceptGate, type AcceptStrain, type CallerKind, type Listener } from "../../net/mod.ts";

@@ -33,10 +33,7 @@ export interface ListenerFacts {
   readonly places: ConnectionLimiter;
   readonly limits: ConnectionLimits;
   /** TLS that callers must speak; `null`: plain connections, as from the local application. */
-  readonly tls: {
-    readonly credentials: string | null;
-    readonly handshakeTimeoutMs: number;
-  } | null;
+  readonly tls: { readonly credentials: string | null; readonly handshakeTimeoutMs: number } | null;
   readonly context: Context;
   /** `null`: its connections carry bytes. */
   readonly http: HttpRules | null;
@@ -60,10 +57,7 @@ export interface SessionService {
   sweep(): void;
   /** Takes no new requests; what is open goes on. */
   drain(): void;
-  /**
-   * Ends the exchange that has made no progress for the longest time, to free its memory. With `since`,
-   * only one without progress after that. False: none was ended.
-   */
+  /** Ends the exchange longest without progress, since `since` if given; false: none was ended. */
   stopOldest(reason: string, since: number | undefined): boolean;
   /** The session is over: releases everything held for it. */
   leave(): void;
@@ -72,7 +66,6 @@ export interface SessionService {
 /** How long an end that we decided waits for a peer that does not read. */
 const CLOSE_GRACE_MS = 500;
 
-/** The connection that carries a session. */
 export interface SessionCarrier {
   readonly remote: string;
   /** Our end, `127.0.0.1:80`. */
@@ -87,7 +80,6 @@ export interface SessionCarrier {
   judgeAgain(session: Session): boolean;
   /** Breaks the connection: no session has a stream on it yet. */
   reset(): void;
-  /** The session is over. */
   left(session: Session): void;
 }
 

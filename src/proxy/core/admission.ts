@@ -10,7 +10,6 @@ import { networkOf, ProxyError } from "../../base/mod.ts";
 export const PROCESS_COLUMN = 0;
 export const INBOUND_COLUMN = 1;
 export const EXPOSED_COLUMN = 2;
-/** The first column of upstreams. */
 export const FIRST_UPSTREAM_COLUMN = 3;
 /** Columns of an upstream: connections, attempts waiting to dial, open requests, HTTP callers. */
 export const UPSTREAM_COLUMNS = 4;
@@ -82,7 +81,6 @@ export class SharedCounts {
   }
 }
 
-/** Places for the callers of a listener. */
 export interface ConnectionLimiter {
   /** Read before the handshake; {@link ConnectionLimiter.enter} decides after it. */
   readonly full: boolean;

@@ -43,7 +43,6 @@ export class Handshakes {
   readonly #reason: string;
   /** Oldest first. */
   readonly #underWay = new Map<HandshakeOwner, Source>();
-  /** Addresses with handshakes under way. */
   readonly #sources = new Map<string, Source>();
   /** The last address that exceeded its share. */
   #greedy: Source | undefined;

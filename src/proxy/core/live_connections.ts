@@ -1,7 +1,4 @@
-/**
- * The open connections: swept for idleness and age, and judged again whenever policy or credentials change.
- * @module
- */
+/** The open connections: swept for idleness and age, and judged again after changes. @module */
 
 import { Bag, type BagMember, type Clock, type ErrorCode, type Timer } from "../../base/mod.ts";
 import type { Ticker } from "../../net/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Explains what would happen now to a request or a connection: admission and the stages of
- * `service/stages.ts` run on it as on a real one, and nothing is sent.
- * @module
- */
+/** Explains what would happen now to a request or a connection; nothing is sent. @module */
 
 import { type ErrorCode, formatAddress } from "../../base/mod.ts";
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
@@ -280,10 +276,8 @@ class Explainer {
     const splits = await explainSplits(
       this.#routeOf(outbound, outbound.upstream, name),
       (resolver) => {
-        const split = Math.max(
-          first?.plans.findIndex((each) => each.resolver === resolver) ?? 0,
-          0,
-        );
+        const at = first?.plans.findIndex((each) => each.resolver === resolver) ?? 0;
+        const split = Math.max(at, 0);
         const dry = split === 0 ? first : run(split);
         return {
           request: head,

@@ -1,8 +1,4 @@
-/**
- * Explains each split of a route: the endpoints that a request or connection would go to, or the answer in
- * place of that.
- * @module
- */
+/** Explains each split of a route: its endpoints, or the answer in place of them. @module */
 
 import type { EndpointState } from "../../balance/mod.ts";
 import type { RequestHead } from "../../http/mod.ts";
@@ -35,7 +31,6 @@ export interface SplitRequest {
   readonly asks: SplitView["plugins"] | undefined;
 }
 
-/** A route of an upstream. */
 export interface ExplainedRoute {
   readonly upstream: Upstream;
   readonly route: string;

@@ -1,8 +1,4 @@
-/**
- * The query for the explanation of a request, and its result: plain data, exchanged between threads and
- * shown by the admin server, with the parts of it that need only one input each.
- * @module
- */
+/** The query for an explanation, and its result: plain data, exchanged between threads. @module */
 
 import type { EndpointSummary } from "../../balance/mod.ts";
 import { fieldOf, grpcStatusOf, isGrpc, type RequestHead } from "../../http/mod.ts";
@@ -16,7 +12,6 @@ import type { Upstream } from "../upstream/upstream.ts";
 /** Their configuration is times, numbers and conditions: nothing that could be a key. */
 export const PLAIN_PLUGINS: ReadonlySet<string> = new Set(["retry", "timeout"]);
 
-/** A hypothetical request. */
 export interface ExplainQuery {
   /** `name`: of a listener; `upstream`: its name, id or address, or a host at an edge; else the public one. */
   readonly to: { readonly kind: "inbound" } | {

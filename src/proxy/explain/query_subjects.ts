@@ -1,8 +1,4 @@
-/**
- * The listener that a request to be explained would reach, and the caller that it names, as if that had proved
- * its identity.
- * @module
- */
+/** The listener that an explained request would reach, and the caller that it names. @module */
 
 import { type Snapshot, upstreamLabel, upstreamsNamed } from "../../snapshot/mod.ts";
 import type { ExplainQuery } from "./explanation.ts";
@@ -10,7 +6,6 @@ import type { ServedListener } from "../listen/listener.ts";
 import { namedCallerElement } from "../../http/mod.ts";
 import { formatServiceId, parseServiceId, type TrustedPeer } from "../../identity/mod.ts";
 
-/** The state that a question is answered from. */
 export interface ExplainContext {
   readonly snapshot: Snapshot;
   /** Listeners by their names, and upstreams that edges lead to. */

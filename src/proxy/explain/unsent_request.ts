@@ -1,7 +1,4 @@
-/**
- * A request that is only explained: it takes the stages of a real one up to the pool, and nothing is sent.
- * @module
- */
+/** A request that is only explained: it takes the stages up to the pool, and stops. @module */
 
 import { type DownstreamFacts, ExchangeRecord, type RequestHead } from "../../http/mod.ts";
 import type { TrustedPeer } from "../../identity/mod.ts";
@@ -41,7 +38,6 @@ export class UnsentRequest implements StagedRequest {
   readonly callerKey: string;
   readonly judge: RequestJudge;
   route: RequestRoute | undefined;
-  /** The stage that refused it. */
   refusal: StageRefusal | undefined;
   /** Plugins that have it now. */
   generation: Generation | undefined;

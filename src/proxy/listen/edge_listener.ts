@@ -1,8 +1,4 @@
-/**
- * A listener at the edge of the mesh that leads to several upstreams: any caller that may connect may send
- * requests, and the host of each request selects the upstream.
- * @module
- */
+/** A listener at the edge of the mesh: the host of each request selects the upstream. @module */
 
 import { hostname } from "node:os";
 import { compileChanges, type HeaderChanges, HostTable, ownNamesOf } from "../../http/mod.ts";
@@ -51,11 +47,9 @@ export class EdgeListener extends ServedListener<EdgePart> {
     this.limits = environment.limits;
     this.part = part;
     this.#hosts = this.#hostsOf(part);
-    const stats = new HttpStats(this.context.stats, {
-      direction: this.direction,
-      listener: name,
-      speaksGrpc: () => this.part.http.protocol === "grpc",
-    });
+    const speaksGrpc = () => this.part.http.protocol === "grpc";
+    const owner = { direction: this.direction, listener: name, speaksGrpc };
+    const stats = new HttpStats(this.context.stats, owner);
     this.httpListener = {
       facts: this,
       stats,

@@ -1,9 +1,4 @@
-/**
- * A listener for one path of the local service, without TLS and intentions: health checks and metrics
- * scrapers are often not in the mesh. Any address may call, or only certain ones. Its callers have places
- * of their own, so that they take none from the mesh.
- * @module
- */
+/** A listener for one path of the local service, for callers that are not in the mesh. @module */
 
 import { isLoopbackIp, peerIp } from "../../base/mod.ts";
 import type { ExposedPart, HttpRules, Snapshot } from "../../snapshot/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The public listener: sidecars connect here with mutual TLS to reach the local service. Intentions decide
- * about them.
- * @module
- */
+/** The public listener: mutual TLS from sidecars, to the local service, by intentions. @module */
 
 import type { Dial } from "../../net/mod.ts";
 import type { HttpRules, InboundPart, Snapshot } from "../../snapshot/mod.ts";

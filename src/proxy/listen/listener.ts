@@ -1,8 +1,4 @@
-/**
- * The common part of all kinds of listeners, and how a kind is made. A kind is one file and one row in the
- * table of `listeners.ts`.
- * @module
- */
+/** The common part of all listeners. A kind is one file and a row in `listeners.ts`. @module */
 
 import type { Address, BindAddress, Random } from "../../base/mod.ts";
 import type { CallerKind } from "../../net/mod.ts";
@@ -43,7 +39,6 @@ export interface ConnectionShares {
 
 export interface ListenerKind {
   readonly name: "inbound" | "exposed" | "edge" | "upstream";
-  /** Names of its listeners in a snapshot. */
   declared(snapshot: Snapshot): readonly string[];
   /** Why a declared one cannot be opened in this process; absent: it can. */
   whyNot?(name: string, environment: ListenerEnvironment): string | undefined;

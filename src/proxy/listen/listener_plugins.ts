@@ -1,7 +1,4 @@
-/**
- * The plugins of each listener: those that its configuration lists, and those that its chain needs.
- * @module
- */
+/** The plugins of each listener: those in its configuration, and those its chain needs. @module */
 
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import type { ListenerPlugins, PluginsOf, RoutePlugins } from "../../plugin/mod.ts";

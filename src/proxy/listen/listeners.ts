@@ -1,8 +1,4 @@
-/**
- * All listeners of a data path, brought in line with each snapshot. A change touches only the listeners that
- * it is about; other connections do not notice.
- * @module
- */
+/** All listeners of a data path. A snapshot touches only those that it changes. @module */
 
 import { ProxyError, type Random } from "../../base/mod.ts";
 import type { AcceptedConnection, Connection } from "../../net/mod.ts";

@@ -1,9 +1,4 @@
-/**
- * The listener of an upstream: the local application connects here to reach another service, without TLS
- * or, at an edge of the mesh, with it. An upstream without an address has none of its own and is reached
- * through edge listeners and plugins.
- * @module
- */
+/** The listener of an upstream; without an address, edges and plugins lead to it. @module */
 
 import type { BindAddress } from "../../base/mod.ts";
 import type { CallerKind, Dial } from "../../net/mod.ts";
@@ -151,11 +146,9 @@ export class OutboundListener extends ServedListener<UpstreamPart> implements Tc
 
   #serveHttp(): HttpListener {
     if (this.#http) return this.#http;
-    const stats = new HttpStats(this.context.stats, {
-      direction: this.direction,
-      listener: this.name,
-      speaksGrpc: () => this.part.http?.protocol === "grpc",
-    });
+    const speaksGrpc = () => this.part.http?.protocol === "grpc";
+    const owner = { direction: this.direction, listener: this.name, speaksGrpc };
+    const stats = new HttpStats(this.context.stats, owner);
     let last = this.part.http;
     return this.#http = {
       facts: this,

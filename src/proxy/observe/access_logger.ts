@@ -1,8 +1,4 @@
-/**
- * The access log: one line for each exchange, and for each connection that carries none, in the terms of
- * Envoy's access log. Lines are handed on without waiting; `takeLine` decides where they go.
- * @module
- */
+/** The access log: a line for each exchange, and each connection that carries none. @module */
 
 import { hostname } from "node:os";
 import { type Clock, connectionFlagOf, type ErrorCode } from "../../base/mod.ts";
@@ -42,9 +38,7 @@ export class AccessLogger {
     this.#line = usable.kind === "compiled" ? usable.line : () => "";
   }
 
-  readonly exchanges: ExchangeObserver = {
-    ended: (record) => this.#take(this.#line(record)),
-  };
+  readonly exchanges: ExchangeObserver = { ended: (record) => this.#take(this.#line(record)) };
 
   readonly connections: ConnectionObserver = {
     ended: (record, ending) => {

@@ -1,7 +1,4 @@
-/**
- * The record of one session: its source, the stage that it reached, and what it carries.
- * @module
- */
+/** The record of one session: its source, the stage it reached, and what it carries. @module */
 
 import { type Counter, type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
 import type { PresentedPeer, Relay, RelayEnd } from "../../net/mod.ts";
@@ -27,7 +24,6 @@ export interface SweepTime {
   readonly tickMs: number;
 }
 
-/** The requests of a session that carries HTTP. */
 export interface OpenRequests {
   view(now: SweepTime): RequestsView;
 }

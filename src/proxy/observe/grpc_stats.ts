@@ -1,7 +1,4 @@
-/**
- * Counters of the gRPC calls to one cluster, by method and by the status that a call ended with.
- * @module
- */
+/** Counters of the gRPC calls to one cluster, by method and final status. @module */
 
 import type { Counter, Labels, Stats } from "../../base/mod.ts";
 import { type ExchangeRecord, GRPC_STATUS, isGrpc, readGrpcStatus } from "../../http/mod.ts";

@@ -1,14 +1,11 @@
-/**
- * Counters of the exchanges of one listener and of the clusters behind it. Handles are resolved when the
- * listener is made; an exchange costs a few additions when it begins and when it ends.
- * @module
- */
+/** Counters of the exchanges of one listener and of the clusters behind it. @module */
 
 import type { Labels, Stats } from "../../base/mod.ts";
 import { type ExchangeRecord, FLAG, NOT_REACHED } from "../../http/mod.ts";
 import { GrpcStats } from "./grpc_stats.ts";
 import {
   ClusterCounters,
+  countEnding,
   type MetricHandles,
   metricsOf,
   type MetricTable,
@@ -240,7 +237,7 @@ export class HttpStats extends ClusterCounters<HttpClusterStats> implements Exch
       this.of(record.upstreamCluster).ended(record, this.#speaksGrpc());
     }
     if (flags !== 0) this.#countFlags(flags);
-    if (code !== undefined) this.#countFailure(code, record.endedBy ?? "proxy");
+    if (code !== undefined) countEnding(this.#failures, code, record.endedBy ?? "proxy");
   }
 
   /** A request was denied by a rule with a condition that cannot be checked. */
@@ -256,12 +253,6 @@ export class HttpStats extends ClusterCounters<HttpClusterStats> implements Exch
     for (const [flag, bit] of FLAGS) {
       if (flags & bit) (this.#flags.known(bit) ?? this.#flags.of(bit, { flag })).add(1);
     }
-  }
-
-  #countFailure(code: string, endedBy: string): void {
-    const key = `${code} ${endedBy}`;
-    const failures = this.#failures;
-    (failures.known(key) ?? failures.of(key, { outcome: code, ended_by: endedBy })).add(1);
   }
 
   forget(): void {

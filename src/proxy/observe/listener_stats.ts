@@ -1,13 +1,11 @@
-/**
- * Counters of the connections of one listener and of the clusters behind it, and what its operator is warned of.
- * @module
- */
+/** Counters of the connections of one listener and its clusters, and its warnings. @module */
 
-import type { ErrorCode, Labels, Origin, Stats } from "../../base/mod.ts";
+import type { ErrorCode, Labels, Stats } from "../../base/mod.ts";
 import type { Relay } from "../../net/mod.ts";
 import { endedByOf, type Ending } from "./connection_record.ts";
 import {
   ClusterCounters,
+  countEnding,
   type MetricHandles,
   metricsOf,
   type MetricTable,
@@ -98,7 +96,8 @@ export class ListenerStats extends ClusterCounters<ClusterStats> implements Conn
     this.metrics.receivedBytes.add(relay?.receivedBytes ?? 0);
     this.metrics.sentBytes.add(relay?.sentBytes ?? 0);
     if (ending.kind === "failed" && ending.code === "intention_denied") this.metrics.denied.add(1);
-    this.#count(ending.kind === "completed" ? "completed" : ending.code, endedByOf(ending));
+    const outcome = ending.kind === "completed" ? "completed" : ending.code;
+    countEnding(this.#endings, outcome, endedByOf(ending));
   }
 
   /** An exchange was ended to free memory. */
@@ -126,12 +125,6 @@ export class ListenerStats extends ClusterCounters<ClusterStats> implements Conn
     this.keepClusters(new Set());
     removeMetrics(this.#stats, METRICS, this.#labels);
     this.#endings.forget();
-  }
-
-  #count(outcome: string, endedBy: Origin): void {
-    const key = `${outcome} ${endedBy}`;
-    const endings = this.#endings;
-    (endings.known(key) ?? endings.of(key, { outcome, ended_by: endedBy })).add(1);
   }
 }
 

@@ -1,7 +1,4 @@
-/**
- * Handles of the metrics in a table, resolved once for a set of labels and removed together.
- * @module
- */
+/** Handles of the metrics in a table, resolved once for some labels, removed together. @module */
 
 import type { Counter, Gauge, Histogram, Labels, Stats } from "../../base/mod.ts";
 
@@ -67,6 +64,12 @@ export class SpreadCounters {
     for (const { own } of this.#cells.values()) this.#stats.remove(this.#row[0], own);
     this.#cells.clear();
   }
+}
+
+/** Counts the end of a connection or request. */
+export function countEnding(endings: SpreadCounters, outcome: string, endedBy: string): void {
+  const key = `${outcome} ${endedBy}`;
+  (endings.known(key) ?? endings.of(key, { outcome, ended_by: endedBy })).add(1);
 }
 
 /** The counters of each cluster behind a listener. */

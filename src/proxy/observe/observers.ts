@@ -19,7 +19,6 @@ export interface ConnectionObserver {
   ended?(record: ConnectionRecord, ending: Ending): void;
 }
 
-/** A request and its response. */
 export interface ExchangeObserver {
   /** The head was read, or could not be; `ended` follows exactly once. */
   began?(record: ExchangeRecord): void;

@@ -1,7 +1,4 @@
-/**
- * The view of the data path for the admin server: plain data that a worker sends to the main thread.
- * @module
- */
+/** The view of the data path for the admin server: plain data, sent between threads. @module */
 
 import type { EndpointSummary } from "../../balance/mod.ts";
 import type { Sample } from "../../base/mod.ts";
@@ -37,7 +34,6 @@ export interface RequestsView {
   readonly total: number;
   /** Without any. */
   readonly idleMs: number;
-  /** The oldest of them. */
   readonly oldest: readonly RequestView[];
 }
 
@@ -92,7 +88,6 @@ export interface ViewOptions {
   readonly samples?: boolean;
 }
 
-/** One data path at one moment. */
 export interface DataView {
   readonly worker: number;
   readonly snapshotVersion: number;

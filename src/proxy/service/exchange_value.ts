@@ -56,7 +56,6 @@ export class DownstreamInfo implements DownstreamFacts {
     return this.#clientCert ??= this.#makeClientCert();
   }
 
-  /** The connection as plugins see it. */
   get value(): Connection {
     return this.#value ??= connectionValue(this.#session);
   }

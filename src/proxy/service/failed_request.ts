@@ -1,8 +1,4 @@
-/**
- * Requests as operators see them: open ones, and the log line of those that failed. The log sums up floods; the
- * access log has each request.
- * @module
- */
+/** Requests as operators see them: open ones, and the log line of failed ones. @module */
 
 import { severityOf } from "../../base/mod.ts";
 import {

@@ -1,8 +1,4 @@
-/**
- * One request of a caller and its response: taken through the stages, carried in both directions, recorded. Both
- * sides of an exchange report here, and it ends here, exactly once.
- * @module
- */
+/** One request of a caller and its response. Both sides report here; it ends here once. @module */
 
 import {
   type BagMember,
@@ -64,12 +60,10 @@ import { TokenCheck } from "./token_check.ts";
 
 const NO_FIELDS: Fields = [];
 
-/** The session that an exchange belongs to. */
 export interface ExchangeHost {
   readonly session: Session;
   readonly listener: HttpListener;
   readonly caller: DownstreamInfo;
-  /** By the policy in force. */
   readonly judge: RequestJudge;
   over(exchange: HttpExchange): void;
 }

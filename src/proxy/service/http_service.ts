@@ -1,8 +1,4 @@
-/**
- * Serves a downstream connection that carries HTTP: starts the HTTP/1.1 or HTTP/2 codec, and creates an
- * exchange (a request with its response) for each request.
- * @module
- */
+/** Serves a downstream connection that carries HTTP: an exchange for each request. @module */
 
 import { Bag } from "../../base/mod.ts";
 import {
@@ -38,6 +34,7 @@ import type { HttpListener } from "./stages.ts";
 const LEAVE_MS = 10_000;
 /** How long a caller that is denied everything keeps its connection: places are for others. */
 const DENIED_MS = 10_000;
+const DENIED = { code: "intention_denied", reason: "every request of it is denied" } as const;
 /** Requests of one connection that a view lists. */
 const SHOWN = 100;
 
@@ -154,12 +151,7 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
     this.#isDenied ??= isDeniedAll(this.session, this.listener.facts.authorizeMode);
     this.#deniedSweeps = this.#isDenied ? this.#deniedSweeps + 1 : 0;
     const deniedMs = this.#deniedSweeps * this.session.context.live.tickMs;
-    if (deniedMs > DENIED_MS) {
-      return this.#askToClose(deniedMs - DENIED_MS, {
-        code: "intention_denied",
-        reason: "every request of it is denied",
-      });
-    }
+    if (deniedMs > DENIED_MS) return this.#askToClose(deniedMs - DENIED_MS, DENIED);
     if (this.#sweepHead()) return;
     if (this.#open.size === 0) return this.#sweepIdle();
     this.#idleSweeps = 0;

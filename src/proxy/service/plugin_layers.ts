@@ -1,8 +1,4 @@
-/**
- * Runs the plugin layers of one exchange, between the caller's side and the upstream requests. There is no
- * upstream request, one, or one after another. Bodies that no plugin opens pass through unchanged.
- * @module
- */
+/** Runs the plugin layers of one exchange; bodies that no plugin opens pass unchanged. @module */
 
 import { type Deadline, type ErrorCode } from "../../base/mod.ts";
 import type { Fields, ResponseHead } from "../../http/mod.ts";
@@ -67,6 +63,7 @@ export interface PluginLayersOptions {
 export class PluginLayers
   implements RequestHandle, ResponseSink, LayerContext, PassingSource, ResponseListener {
   readonly tooLong = "response_invalid";
+  readonly isReplayable = false;
   readonly exchange: ExchangeValue;
   idleTimeoutMs: number | undefined;
   readonly #caller: PluginResponseSink;
@@ -402,10 +399,6 @@ export class PluginLayers
   }
 
   // The response's body, called by a plugin that opens it.
-
-  get isReplayable(): boolean {
-    return false;
-  }
 
   keep(): void {}
 

@@ -1,8 +1,4 @@
-/**
- * The services that plugins may call: upstreams of this proxy, through the same pools as requests, and listeners
- * on this machine, in plaintext. A call sends a whole body, and returns the whole response or a failure.
- * @module
- */
+/** Services that plugins may call: upstreams, and plaintext listeners on this machine. @module */
 
 import {
   type Address,
@@ -178,7 +174,6 @@ function upstreamsOf(target: string, { upstreams }: Snapshot): readonly Upstream
   return exact ? [exact] : Object.values(upstreams).filter(({ name }) => name === target);
 }
 
-/** Bytes of a body that are sent at a time. */
 const PIECE_BYTES = 65_536;
 
 export class OutgoingCall implements ResponseSink {

@@ -1,8 +1,4 @@
-/**
- * The body of a request on a listener with plugins: it passes to the endpoint of the current attempt, is kept
- * as it passes if it may be sent again, or is read by a plugin.
- * @module
- */
+/** The body of a request on a listener with plugins: passed on, kept, or read. @module */
 
 import type { Fields, HeldShare } from "../../http/mod.ts";
 import { joined, OpenedBody, type PassingSource } from "../../plugin/mod.ts";
@@ -24,10 +20,7 @@ export class RequestBody implements PassingSource {
   #ended = false;
   #trailers: Fields | undefined;
 
-  /**
-   * `held`: this connection's share of the memory for held bytes. No body is kept for retries while that
-   * memory is nearly used up; `undefined`: it is not limited.
-   */
+  /** Nothing is kept for retries while the memory of `held` is tight; `undefined`: no limit. */
   constructor(caller: Pick<ResponseSink, "bodyWanted" | "bodyHeld">, held: HeldShare | undefined) {
     this.#caller = caller;
     this.#held = held;
@@ -97,7 +90,6 @@ export class RequestBody implements PassingSource {
     this.#readBytes = 0;
   }
 
-  /** The body is no longer wanted. */
   #drop(): void {
     this.#opened = undefined;
     this.#to = undefined;

@@ -1,8 +1,4 @@
-/**
- * Response timeouts of plugins. As in Envoy they begin when the request is complete, so that a long upload
- * does not count against the endpoint.
- * @module
- */
+/** Response timeouts of plugins. As in Envoy they begin when the request is complete. @module */
 
 import type { Deadline, Deadlines } from "../../base/mod.ts";
 

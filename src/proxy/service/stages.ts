@@ -38,7 +38,6 @@ export interface HttpListener {
   routeOf(request: Pick<RequestHead, "authority">): RequestRoute | undefined;
   readonly stats: HttpStats;
   readonly observers: Required<ExchangeObserver>;
-  /** The rules in force. */
   rules(): HttpRules;
 }
 
@@ -50,7 +49,6 @@ export interface FormOptions {
   readonly isInbound: boolean;
 }
 
-/** A request as the stages see it. */
 export interface StagedRequest {
   readonly head: RequestHead;
   readonly listener: HttpListener;
@@ -60,7 +58,6 @@ export interface StagedRequest {
   /** Key of the caller that takes a place in a pool; `""`: none in particular. */
   readonly callerKey: string;
   readonly judge: RequestJudge;
-  /** Claims of the tokens that were verified. */
   readonly claims: VerifiedClaims | undefined;
   route: RequestRoute | undefined;
   /** Has `generation` verify the tokens; the stage after this one follows later. */
@@ -119,10 +116,7 @@ function normalize({ head, listener, caller, context, record }: StagedRequest): 
   return refusal;
 }
 
-/**
- * Normalizes a request in place into the one form that is judged, matched and sent on, so that the application
- * reads it as the rule that allowed it did.
- */
+/** Puts a request into the one form that is judged, matched and read by the application. */
 export function takeForm(
   request: RequestHead,
   { rules, caller, ids, isInbound }: FormOptions,

@@ -1,8 +1,4 @@
-/**
- * Serves a session that carries bytes: dials an endpoint for an admitted caller, and relays both streams until
- * a side ends or the caller is no longer allowed.
- * @module
- */
+/** Serves a session that carries bytes: dials an endpoint and relays both streams. @module */
 
 import { type Dial, Relay, type RelayEnd, type Stream } from "../../net/mod.ts";
 import { admit, isAllowed, type Permit } from "../caller/authorize.ts";
@@ -48,7 +44,7 @@ export class TcpService implements SessionService {
     const { record } = this.#session;
     this.#dial = this.#destination.dial({
       record,
-      onDialled: (endpoint) => this.#relay(permit, { stream, endpoint }),
+      onDialled: (endpoint) => this.#relay(permit, stream, endpoint),
       onFailed: (code, reason) => {
         this.#destination.localStats?.failed(code);
         this.#session.end(code, reason);
@@ -56,10 +52,7 @@ export class TcpService implements SessionService {
     }, record.remote);
   }
 
-  #relay(_permit: Permit, { stream, endpoint }: {
-    readonly stream: Stream;
-    readonly endpoint: ProvenEndpoint | LocalEndpoint;
-  }): void {
+  #relay(_permit: Permit, stream: Stream, endpoint: ProvenEndpoint | LocalEndpoint): void {
     const { record, context, caller } = this.#session;
     this.#dial = undefined;
     if ("lease" in endpoint) this.#proven = endpoint;

@@ -1,8 +1,4 @@
-/**
- * Verifies the tokens of one request before it is judged. Nothing is refused here: the judge sees the verified
- * claims, and an unverified token counts as none.
- * @module
- */
+/** Verifies the tokens of a request before it is judged; refusing is left to the judge. @module */
 
 import type { Deadline, Deadlines } from "../../base/mod.ts";
 import type { RequestHead } from "../../http/mod.ts";
@@ -70,7 +66,6 @@ export class TokenCheck implements LayerContext {
     throw new TypeError("what verifies tokens waits for no endpoint");
   }
 
-  /** Cancels the check. */
   leave(): void {
     if (this.#isOver) return;
     this.#isOver = true;

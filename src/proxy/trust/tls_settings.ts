@@ -1,8 +1,4 @@
-/**
- * TLS settings for presenting each certificate, made when first needed and kept as long as the certificate,
- * and session tickets of servers.
- * @module
- */
+/** TLS settings for presenting each certificate, and session tickets of servers. @module */
 
 import type { Engine, PeerCheck, ServerTls, Ticket } from "../../net/mod.ts";
 import type { TlsDirection } from "../../snapshot/mod.ts";

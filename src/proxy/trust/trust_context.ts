@@ -35,7 +35,6 @@ export interface TrustContextOptions {
   now(): number;
   /** Fetches a certificate. True: the generation then in force has it. */
   want(name: string, remote: string): Promise<boolean>;
-  /** The generation in force. */
   current(): TrustContext | undefined;
 }
 
@@ -272,10 +271,7 @@ function untrusted(reason: string): ChainVerdict {
   return { kind: "untrusted", code: "identity_invalid", reason };
 }
 
-/**
- * The certificates that a peer presented, and the time of its handshake. While the connection lives, its
- * certificates are verified as of the handshake, and against the roots that are trusted now.
- */
+/** A peer's certificates, verified as of its handshake, against the roots trusted now. */
 export class PeerVerdicts {
   readonly #peer: PresentedPeer;
   readonly #clock: Clock;

@@ -1,8 +1,4 @@
-/**
- * The credentials in force: those of the proxy itself, and those of single listeners and upstreams. Each
- * snapshot updates them; unchanged ones are kept.
- * @module
- */
+/** The credentials in force: the proxy's, and those of single listeners and upstreams. @module */
 
 import { messageOf, ProxyError } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
@@ -14,7 +10,6 @@ import { trustMaterial } from "./trust_material.ts";
 export type FetchCertificate = (request: {
   readonly credentials: string;
   readonly name: string;
-  /** Address of the client. */
   readonly remote: string;
 }) => Promise<boolean>;
 

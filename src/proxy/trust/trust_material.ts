@@ -1,7 +1,4 @@
-/**
- * The credentials of one listener or upstream, gathered from the parts of a snapshot that they refer to.
- * @module
- */
+/** The credentials of one listener or upstream, gathered from the parts of a snapshot. @module */
 
 import type { OnDemandRules, Validation } from "../../identity/mod.ts";
 import {
@@ -11,7 +8,6 @@ import {
   type TlsDirection,
 } from "../../snapshot/mod.ts";
 
-/** A certificate that the proxy can present. */
 export interface ShownCertificate {
   /** Identifies the content: another certificate, or another version, has another id. */
   readonly id: string;
@@ -24,7 +20,6 @@ export interface ShownCertificate {
   readonly notAfterMs: number;
 }
 
-/** The rules for peers. */
 export interface PeerRulesInForce {
   /** Identifies the content. */
   readonly id: string;

@@ -1,9 +1,4 @@
-/**
- * One attempt to connect to a group of targets: waits for its turn, picks an endpoint and connects to it, and
- * tries the next one while nothing was sent. It knows nothing of the caller, so anything that needs a proven
- * endpoint can make an attempt.
- * @module
- */
+/** One attempt to connect to a group of targets, whichever caller it is for. @module */
 
 import type { EndpointState } from "../../balance/mod.ts";
 import type { Deadline, ErrorCode } from "../../base/mod.ts";
@@ -102,15 +97,10 @@ export class Attempt<Connection> implements Dial {
       return this.#fail("not_ready", fault ?? "no certificate yet");
     }
     const exclude = this.#tried ?? NONE;
+    const options = { hash, exclude, avoid, perTarget: TRIES_PER_TARGET };
+    const mayTry = exclude.size < MAX_TRIES;
     const lease = this.#lease ??
-      (exclude.size < MAX_TRIES
-        ? this.#group.pick(context.clock.monotonic(), {
-          hash: hash,
-          exclude,
-          avoid: avoid,
-          perTarget: TRIES_PER_TARGET,
-        })
-        : undefined);
+      (mayTry ? this.#group.pick(context.clock.monotonic(), options) : undefined);
     if (lease) return this.#goTo(this.#lease = lease, trust);
     const { code, reason } = this.#lastFailure ??
       { code: "no_endpoint" as const, reason: `no healthy instance: ${this.#group.lack}` };
@@ -139,15 +129,12 @@ export class Attempt<Connection> implements Dial {
   /** Nothing was sent to the failed endpoint, so the next may be tried. */
   #next(lease: Lease, code: ErrorCode, reason: string): void {
     this.#release();
-    this.#tried ??= new Set();
-    this.#tried.add(lease.state);
+    (this.#tried ??= new Set()).add(lease.state);
     this.#lastTried = addressOf(lease);
-    const { name } = this.#group.upstream.part;
     lease.target.stats?.failed(code);
-    this.#lastFailure = reportDialFailure(lease, { code, reason }, {
-      context: this.#options.context,
-      name,
-    });
+    const { context } = this.#options;
+    const { name } = this.#group.upstream.part;
+    this.#lastFailure = reportDialFailure(lease, { code, reason }, { context, name });
     this.#pick();
   }
 

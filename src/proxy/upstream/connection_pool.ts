@@ -1,8 +1,4 @@
-/**
- * HTTP connections to one endpoint, kept between requests: the pool of the HTTP client with the dials,
- * limits and counters of the proxy. The requests that wait for a connection are bounded by its owner.
- * @module
- */
+/** HTTP connections to one endpoint: the client's pool with our dials and counters. @module */
 
 import type { ErrorCode } from "../../base/mod.ts";
 import {

@@ -48,7 +48,6 @@ class Proven {
     this.#provenMs = context.clock.monotonic();
   }
 
-  /** Local address of the connection. */
   get local(): string {
     return this.#proof.connection.local;
   }
@@ -216,7 +215,6 @@ const LOCAL: unique symbol = Symbol("local");
 export interface LocalEndpoint {
   readonly [LOCAL]: true;
   readonly stream: Stream;
-  /** Local address of the connection. */
   readonly local: string;
 }
 

@@ -1,8 +1,4 @@
-/**
- * Records the failure of an endpoint: for passive health, in metrics, and in the log if it is ejected.
- * Recognizes servers that refuse us by ending a connection without sending anything.
- * @module
- */
+/** Records failures of endpoints: passive health, metrics, ejections, refusals. @module */
 
 import { ERROR_CODES, formatAddress, type Stats } from "../../base/mod.ts";
 import type { UpstreamContext } from "../core/context.ts";

@@ -1,8 +1,4 @@
-/**
- * Probes of endpoints, which send nothing: whether they accept a connection now, for an operator, and whether
- * one that does not answer hangs.
- * @module
- */
+/** Probes of endpoints, which send nothing: for an operator, and for silent endpoints. @module */
 
 import type { EndpointState } from "../../balance/mod.ts";
 import type { Address, ErrorCode } from "../../base/mod.ts";
@@ -49,11 +45,9 @@ export async function reachLocal(
   local: Address,
   { context, timeoutMs }: { readonly context: UpstreamContext; readonly timeoutMs: number },
 ): Promise<ProbeFailure> {
-  return await connected(
-    context,
-    (handler) => dialLocal(local, handler, { context, timeoutMs }),
-    { late: "local_timed_out" },
-  );
+  const dial = (handler: EndpointDialHandler<Closed>) =>
+    dialLocal(local, handler, { context, timeoutMs });
+  return await connected(context, dial, { late: "local_timed_out" });
 }
 
 interface Closed {

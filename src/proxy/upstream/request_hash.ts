@@ -1,8 +1,4 @@
-/**
- * The hash of a request by a route's hash policies, with the semantics of Envoy. If no policy finds a value
- * there is no hash, and balancing picks at random. Requests of routes without policies are not hashed.
- * @module
- */
+/** The hash of a request by a route's hash policies, with the semantics of Envoy. @module */
 
 import { hashText } from "../../balance/mod.ts";
 import { canonicalIpText } from "../../base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The connection pools for the requests of a listener: they find a connection with room, to the picked
- * endpoint or to the local application.
- * @module
- */
+/** The connection pools for the requests of a listener. @module */
 
 import type { EndpointState } from "../../balance/mod.ts";
 import { formatAddress } from "../../base/mod.ts";

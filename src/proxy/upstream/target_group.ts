@@ -1,8 +1,4 @@
-/**
- * The targets of one resolver with their pools, from which an endpoint is picked. A group lives as long as its
- * chain leads to it. Changes are applied in place, so that counts, ejections and open connections stay.
- * @module
- */
+/** The targets of one resolver with their pools, changed in place while its chain lives. @module */
 
 import { EndpointPool, type EndpointState, hashText } from "../../balance/mod.ts";
 import type { Random } from "../../base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * One declared upstream in the data path: its limits, and the target groups that its chain leads to. It lives
- * as long as the upstream is declared. Changes are applied in place, so that counts and open connections stay.
- * @module
- */
+/** One declared upstream in the data path: its limits and groups, changed in place. @module */
 
 import { DEFAULT_OUTLIER } from "../../balance/mod.ts";
 import type { Random } from "../../base/mod.ts";

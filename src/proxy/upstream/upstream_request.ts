@@ -1,8 +1,4 @@
-/**
- * One request to an endpoint: takes a place and a connection, sends the head, and sends it again to another
- * endpoint if no endpoint can have acted on it. It knows nothing of the caller.
- * @module
- */
+/** One request to an endpoint, sent again if no endpoint can have acted on it. @module */
 
 import type { ErrorCode } from "../../base/mod.ts";
 import type { HashPolicy } from "../../chain/mod.ts";
@@ -30,14 +26,7 @@ import type { RequestPool } from "./request_pools.ts";
 import type { PooledConnection } from "./connection_pool.ts";
 
 /** Methods that may be sent again without a response (RFC 9110 9.2.2), if the body is still whole. */
-const IDEMPOTENT: ReadonlySet<string> = new Set([
-  "GET",
-  "HEAD",
-  "OPTIONS",
-  "TRACE",
-  "PUT",
-  "DELETE",
-]);
+const IDEMPOTENT: ReadonlySet<string> = new Set("GET HEAD OPTIONS TRACE PUT DELETE".split(" "));
 /** How many times at most a request is sent again because its kept connection had just ended. */
 const MAX_AGAIN = 2;
 
@@ -71,7 +60,6 @@ export interface OutgoingRequest {
   readonly avoid?: readonly Endpoint[];
 }
 
-/** Controls of a request for its caller's side. */
 export interface RequestHandle {
   /** Part of the body. False: stop until {@link ResponseSink.bodyWanted}. */
   send(chunk: Uint8Array): boolean;
@@ -137,7 +125,6 @@ export class UpstreamRequest
     (this.#cookies ??= []).push(cookie);
   }
 
-  /** Acquires a connection, now or later. */
   start(): void {
     const dial = this.#pool.acquire(this, this.#hash, this.#outgoing.avoid);
     if (!this.#client && !this.#over) this.#dial = dial;

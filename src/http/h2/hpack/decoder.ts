@@ -1,8 +1,4 @@
-/**
- * Decodes header blocks (RFC 7541). A table entry is kept as a text that was validated when it came, so
- * that a repeated field costs a look-up.
- * @module
- */
+/** Decodes header blocks (RFC 7541); texts in the table were validated when they came. @module */
 
 import { isBlank } from "../../field_names.ts";
 import { latin1 } from "../../latin1.ts";
@@ -16,7 +12,6 @@ import {
 } from "./fields.ts";
 import { huffmanDecode, huffmanDecodedLimit } from "./huffman.ts";
 
-/** Receives the fields of a block. */
 export interface FieldSink {
   /** `sound`: the value is valid by RFC 9110 5.5, without white space around it. */
   onField(name: FieldName, value: string, sound: boolean): void;
@@ -160,15 +155,10 @@ export class HpackDecoder {
   }
 
   #text(bytes: Uint8Array, start: number, end: number): string {
-    let sound = true;
-    for (let i = start; i < end; i++) {
-      if (VALUE_OCTETS[bytes[i] as number] !== 1) {
-        sound = false;
-        break;
-      }
-    }
-    if (sound && end > start) sound = !isBlank(bytes[start]) && !isBlank(bytes[end - 1]);
-    this.#sound = sound;
+    let at = start;
+    while (at < end && VALUE_OCTETS[bytes[at] as number] === 1) at++;
+    const isPadded = end > start && (isBlank(bytes[start]) || isBlank(bytes[end - 1]));
+    this.#sound = at === end && !isPadded;
     return latin1(bytes, start, end);
   }
 }

@@ -23,7 +23,6 @@ const INDEXED_BYTES = DEFAULT_TABLE_BYTES / 4;
 /** Up to this length a loop writes a text faster. */
 const SHORT = 24;
 
-/** Facts about one name. */
 interface KnownName {
   /** Index of a static field with this name; 0: none. */
   readonly staticIndex: number;
@@ -50,7 +49,6 @@ STATIC_FIELDS.forEach(([name, value], i) => {
 const STATIC_INDEX = new Map<string, number>();
 for (let i = STATIC_FIELDS.length; i > 0; i--) STATIC_INDEX.set(STATIC_FIELDS[i - 1]?.[0] ?? "", i);
 
-/** The encoder of one connection. */
 export class HpackEncoder {
   #names = new Map<string, KnownName>();
   /** Entries of the dynamic table, oldest first, from `#oldest` on. */

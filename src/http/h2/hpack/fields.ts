@@ -1,8 +1,4 @@
-/**
- * Names of fields: the static table, and the meaning of a name for HTTP/2, found once for each name that a
- * table keeps.
- * @module
- */
+/** Names of fields: the static table, and the meaning of each name for HTTP/2. @module */
 
 import { isAlias } from "../../field_names.ts";
 

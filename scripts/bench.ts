@@ -10,6 +10,7 @@
  * Runs `dist/postern` where there is one, else the sources (`POSTERN_BIN`, `POSTERN_ENGINE`). Where the
  * machine does not count instructions they are estimated from time on the processor: see
  * `bench/targets.ts`.
+ *
  * @module
  */
 

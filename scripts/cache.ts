@@ -1,6 +1,7 @@
 /**
  * Where built and downloaded test peers are kept between runs, and how scripts run a command. Nothing
  * here is part of the product.
+ *
  * @module
  */
 

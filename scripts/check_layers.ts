@@ -5,6 +5,7 @@
  * wrong.
  *
  *     deno run --allow-read scripts/check_layers.ts
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * no object literal spreads another literal. Exits 1 when a room has more than it is still allowed.
  *
  *     deno run --allow-read scripts/check_words.ts
+ *
  * @module
  */
 

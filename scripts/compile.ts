@@ -10,6 +10,7 @@
  * Ends with 0, with 1 when the compiler failed, with 2 for wrong usage, and with 3 when Deno's base
  * binary (denort) could not be had: it is downloaded from dl.deno.land; where that is out of reach, put
  * the one of this Deno version into a file and name it in `DENORT_BIN`.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Finds the Consul that the tests talk to, or builds it: `$CONSUL_BIN`, else the cache, else
  * `go build` of the release's Go module as `scripts/consul/go.mod` pins it. Prints the path.
  * For tests only: nothing of it is copied into or shipped with the product.
+ *
  * @module
  */
 

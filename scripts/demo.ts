@@ -3,6 +3,7 @@
  * without an agent, on servers in memory, and a key kills the one that leads.
  *
  *     node_modules/bun/bin/bun.exe scripts/demo.ts [-servers N]
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * `docs/configuration-keys.md` from the table that keys of Consul are read with.
  *
  *     deno task docs
+ *
  * @module
  */
 

@@ -5,6 +5,7 @@
  *
  *     deno run -A scripts/fleet.ts -proxies 200 -servers 1
  *     deno run -A scripts/fleet.ts -proxies 1000 -servers 3 -signs no
+ *
  * @module
  */
 

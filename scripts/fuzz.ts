@@ -2,6 +2,7 @@
  * Runs the fuzz targets of `test/fuzz`, each for a while, and fails on the first finding.
  * `-seconds N` per target (default $POSTERN_FUZZ_SECONDS or 30), `-target NAME` for one alone,
  * `-seed N` (default: the time), `-from N -iterations N` to repeat a finding.
+ *
  * @module
  */
 

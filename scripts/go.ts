@@ -1,6 +1,7 @@
 /**
  * Builds the test peers that are Go programs, with the machine's own Go or one from PyPI. Nothing here
  * is part of the product.
+ *
  * @module
  */
 

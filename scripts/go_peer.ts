@@ -1,6 +1,7 @@
 /**
  * Peers of the tests that are Go programs: built from a module below `test/peers` into the cache, once
  * for every state of its files.
+ *
  * @module
  */
 

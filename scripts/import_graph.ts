@@ -1,6 +1,7 @@
 /**
  * Problems that only the whole of the imports shows: modules that a data worker must not load, and files
  * that import each other.
+ *
  * @module
  */
 

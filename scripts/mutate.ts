@@ -8,6 +8,7 @@
  *     deno run -A scripts/mutate.ts [--seed N] [--count N] [PATH...]
  *
  * Fails when fewer than 90 of 100 are noticed. A test that hangs has noticed, too.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The other programs that tests and benchmarks run beside Postern, and how each gets onto this machine.
  * `deno run -A scripts/peers.ts [name...]` installs missing ones (all of them without a name); tests
  * only call {@link peer} for a path, so that a missing peer fails them by name.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Asks Envoy, configured by a real Consul, the questions of `test/kit/mesh/l7_intentions.ts`, and writes its
  * answers down for the tests that have neither: `deno run -A scripts/record_l7_intentions.ts`.
+ *
  * @module
  */
 

@@ -7,6 +7,7 @@
  *
  * Each story and each directory of other tests is a process of its own, `--jobs` of them at a time,
  * in the order of the paths: name first what takes longest.
+ *
  * @module
  */
 

@@ -6,6 +6,7 @@
  *
  * {@link deafened} makes these names ones that no environment can hold: a byte of each becomes NUL, at
  * which every name ends. The other variables that the runtime reads were tried and do none of this.
+ *
  * @module
  */
 

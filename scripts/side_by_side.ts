@@ -4,6 +4,7 @@
  * connections, and the effect of the end of the token that they logged in with. Prints one table.
  *
  *     CONSUL_DATAPLANE_BIN=... deno run -A scripts/side_by_side.ts
+ *
  * @module
  */
 

@@ -5,6 +5,7 @@
  *
  *     deno task soak                five minutes
  *     deno task soak -minutes 60
+ *
  * @module
  */
 

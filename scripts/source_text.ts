@@ -2,6 +2,7 @@
  * TypeScript source with everything that is not code blanked out, so that rules about code can be simple
  * searches. Knows comments, strings, templates and (by the code before them) regular expressions;
  * positions and lines are kept.
+ *
  * @module
  */
 

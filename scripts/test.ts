@@ -6,6 +6,7 @@
  *     deno run -A scripts/test.ts                   everything that needs nothing but the clone
  *     deno run -A scripts/test.ts --long            what it leaves: all rounds, and nothing beside
  *     deno run -A scripts/test.ts --near [FILE...]  what concerns these files, or what differs from main
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * argv in, exit code out: 0 done, 1 failed, 2 usage or configuration error (nothing was started).
+ *
  * @module
  */
 

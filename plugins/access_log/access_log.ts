@@ -1,6 +1,7 @@
 /**
  * An access log of one listener in a format of its own: one line for each request that reached the plugins.
  * The proxy defines the fields of a line and where lines are written.
+ *
  * @module
  */
 

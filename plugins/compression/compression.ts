@@ -1,6 +1,7 @@
 /**
  * Compresses responses as a stream if the caller accepts it, the response is worth it and no header forbids
  * it. Bytes that an application sends piece by piece are not held back.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Allows cross-origin requests of browsers as configured (Fetch 3.2): answers preflight requests and adds
  * the CORS headers to responses. It runs before authentication, since a preflight request has no
  * credentials.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Example: admits only callers whose SPIFFE IDs are in a file, one a line, and applies changes of the file
  * within seconds. If the file cannot be read, the list before stays; without a first list the plugin does
  * not start.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Example: logs each request that changes something: caller, resource and result. Values of the query, and of
  * headers that are not configured, are never written.
+ *
  * @module
  */
 

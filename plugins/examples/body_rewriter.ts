@@ -1,6 +1,7 @@
 /**
  * Example: replaces texts in pages, such as the internal address of a service by its public one. Pages that
  * are longer than the limit, of unknown length or compressed pass unchanged.
+ *
  * @module
  */
 

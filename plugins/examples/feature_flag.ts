@@ -1,6 +1,7 @@
 /**
  * Example: sends the application a header with the features that are on for the user. A share of all users
  * has a feature, and a user who has it keeps it while the share grows.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Example: signs each request with a key shared with the application, which can verify that the proxy sent the
  * request and that method, host and path are unchanged. The body is not signed.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Example: limits the requests a second of each tenant, with a burst of the same size. A header names the
  * tenant; all requests without it share one bucket.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The configuration of `ext_authz`: the names are those of Envoy's filter and of Consul's
  * `builtin/ext-authz`, in lower camel case.
+ *
  * @module
  */
 

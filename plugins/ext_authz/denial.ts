@@ -1,5 +1,6 @@
 /**
  * The response to a denied request; for gRPC callers with a gRPC status, mapped as in Envoy.
+ *
  * @module
  */
 

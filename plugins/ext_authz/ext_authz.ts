@@ -1,6 +1,7 @@
 /**
  * Asks an authorization service whether a request may pass, like Envoy's filter of that name. Without an
  * answer requests are denied, unless the configuration allows them.
+ *
  * @module
  */
 

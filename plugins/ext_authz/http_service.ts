@@ -1,6 +1,7 @@
 /**
  * Calls the authorization service by HTTP, with the caller's method and path and the selected headers. 200
  * lets the request pass, 5xx is a failure, and any other response is sent to the caller.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The part of Protocol Buffers that `CheckRequest` and `CheckResponse` need: numbers and length-delimited
  * fields.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The beginning of a body, for the authorization service, and the request that continues with the whole body.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The verdict of the authorization service about a request, whichever protocol it was asked by.
+ *
  * @module
  */
 

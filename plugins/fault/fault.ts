@@ -1,6 +1,7 @@
 /**
  * Injects faults to test callers: delays a share of the requests, or answers them with a status in place of
  * the application.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Changes of the headers of a message: constant values are made once, values with operators for each
  * exchange.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * Adds, sets and removes headers of requests and responses, on a listener and on each of its routes.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Refuses requests while too many are running, in total or of one caller. Requests are counted for the whole
  * proxy, across its workers.
+ *
  * @module
  */
 

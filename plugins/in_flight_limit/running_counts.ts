@@ -1,6 +1,7 @@
 /**
  * Counts running exchanges by key, in memory that all workers share. Each worker has its own counts, so that
  * those of a worker that died can be cleared.
+ *
  * @module
  */
 

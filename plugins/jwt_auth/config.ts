@@ -1,6 +1,7 @@
 /**
  * The configuration of `jwt_auth`: providers in the form of Consul's jwt-provider entries, and the required
  * providers in the form of intentions.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Admits requests with tokens of trusted issuers, and passes their claims on. It treats tokens as Envoy does,
  * except for the differences in its README.
+ *
  * @module
  */
 

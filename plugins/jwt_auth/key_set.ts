@@ -1,6 +1,7 @@
 /**
  * Public keys of an issuer. A token's algorithm must match the type of the key that verifies it, so that no
  * public key is ever used as a shared secret.
+ *
  * @module
  */
 

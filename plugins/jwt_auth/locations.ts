@@ -1,6 +1,7 @@
 /**
  * Finds tokens in a request, and removes them. All tokens at a location count, so no unverified token is
  * passed on.
+ *
  * @module
  */
 

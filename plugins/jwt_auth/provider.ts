@@ -1,6 +1,7 @@
 /**
  * Judges the tokens of one issuer. All tokens at its locations must be valid, else an application could use
  * an invalid one. Results are cached while the keys stay the same.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Keys that an issuer publishes: fetched before they expire, kept while the issuer is unreachable, and fetched
  * again when a token names an unknown key. A reload of plugins keeps them.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Parses and judges a token in compact form, except for its signature. Refusals have Envoy's texts, which
  * people search for.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Sends copies of requests to another service and discards the responses. A copy is sent when the response
  * to its request has begun, so that it does not delay the request.
+ *
  * @module
  */
 

@@ -4,6 +4,7 @@
  *
  * A bucket is one number: the time up to which its tokens are spent, in ticks of its rate, so that taking a
  * token is one compare-and-exchange. It is ahead of the current time by the missing tokens.
+ *
  * @module
  */
 

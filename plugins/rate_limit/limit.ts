@@ -1,5 +1,6 @@
 /**
  * One limit: it assigns requests to buckets, and refuses a request whose bucket is empty.
+ *
  * @module
  */
 

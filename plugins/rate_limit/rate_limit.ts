@@ -1,6 +1,7 @@
 /**
  * Refuses requests above a rate: token buckets for all requests, and for each caller, address, header value
  * or claim. Limits apply to the whole proxy, across its workers.
+ *
  * @module
  */
 

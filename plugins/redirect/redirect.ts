@@ -1,6 +1,7 @@
 /**
  * Redirects callers to another scheme, host, port or path. The first matching rule answers the request; a
  * rule that would redirect to the same URL does not match.
+ *
  * @module
  */
 

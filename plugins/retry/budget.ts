@@ -1,6 +1,7 @@
 /**
  * Limits concurrent retries to a share of the active requests, like Envoy's retry budget, so that retries do
  * not multiply the load of a failing upstream.
+ *
  * @module
  */
 

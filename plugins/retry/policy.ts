@@ -1,6 +1,7 @@
 /**
  * When and how often a request is retried: the names and semantics of Consul's service-router and of Envoy's
  * `x-envoy-retry-on`.
+ *
  * @module
  */
 

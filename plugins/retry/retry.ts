@@ -1,6 +1,7 @@
 /**
  * Retries a failed request, on another endpoint if there is one: configured as in Consul's service-router,
  * with the semantics of Envoy.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The conditions of a route besides its path: methods, headers and query parameters, matched as in Envoy.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * An index of routes by path, so that a lookup among a thousand routes costs as much as among one.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Finds the route of a request: the first one whose conditions all hold. It has no configuration; the routes
  * are those of the upstream's discovery chain.
+ *
  * @module
  */
 

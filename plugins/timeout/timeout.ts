@@ -1,5 +1,6 @@
 /**
  * The response timeout and the idle timeout of exchanges, for a listener and for each of its routes.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * One kind of load on several pairs: what an operation costs each side. Pairs take turns, several times,
  * and the cheapest turn counts, so that a busy machine disturbs all of them alike and as little as it
  * can. System calls are counted in a turn of their own, for tracing slows everything down.
+ *
  * @module
  */
 

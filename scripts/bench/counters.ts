@@ -1,6 +1,7 @@
 /**
  * The cost of one process: instructions where the machine counts them, time on the processor always,
  * system calls by `strace`, resident memory. Linux.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Envoy as Consul would configure it for L4, written down as static configuration: tcp_proxy behind the
  * network RBAC filter, mTLS that demands SPIFFE ids on both sides.
+ *
  * @module
  */
 

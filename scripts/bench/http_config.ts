@@ -2,6 +2,7 @@
  * The peers as HTTP sidecars: Envoy as Consul configures it (path normalisation, RBAC by the caller's
  * SPIFFE id, `X-Forwarded-Client-Cert`, request id, router), HAProxy and nginx with as much of that as
  * they have: client certificates that the mesh has signed, and a request id.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * of its own, whether or not earlier ones were answered, and writes down when it sent each and how long
  * its answer took. It looks at its clock every ten milliseconds: over HTTP/1.1, where a connection carries
  * one request at a time, there are so many connections that none is due to send two at once.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Memory of sidecars that speak HTTP: before their first connection, for each open connection, while a
  * million requests pass, and a while after. Each is measured on processes that have done nothing else.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Sidecar pairs that understand what they carry: the application's side and the mesh speak the same
  * protocol, as where Consul's `service-defaults` name one.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The tables of the HTTP parts of a benchmark, and what Postern is to reach there: at most so many times
  * what another program of the same run takes.
+ *
  * @module
  */
 

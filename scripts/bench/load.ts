@@ -1,6 +1,7 @@
 /**
  * Loads that the benchmark puts on a pair. wrk makes the requests, h2load those over HTTP/2; what was
  * really answered is read from their reports and, where a window inside the run counts, from the backend.
+ *
  * @module
  */
 

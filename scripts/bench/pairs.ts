@@ -1,6 +1,7 @@
 /**
  * Sidecar pairs under test: the application's side dials through `outbound`, which dials `inbound` over
  * mTLS, which dials the backend. Every proxy runs one worker. Sides of different programs may be joined.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Programs that the benchmark starts. Their output goes to a file, not to a pipe: reading thousands of
  * log lines a second would cost the machine what is being measured. None outlives the benchmark.
+ *
  * @module
  */
 

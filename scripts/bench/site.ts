@@ -1,6 +1,7 @@
 /**
  * The parts that all pairs of a benchmark share: a directory, certificates of one mesh, and the nginx
  * behind them that answers and counts.
+ *
  * @module
  */
 

@@ -4,6 +4,7 @@
  * Targets are counts of instructions. A machine without counters for them (most virtual ones) still has
  * processor time. There a bare relay on the same runtime, whose instructions are known, runs beside
  * Postern: its time per instruction turns Postern's time into instructions, about.
+ *
  * @module
  */
 

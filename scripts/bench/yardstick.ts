@@ -4,6 +4,7 @@
  * Postern beside the time of this gives Postern's instructions (see `targets.ts`). Run by Bun:
  *
  *     bun yardstick.ts inbound|outbound PORT TARGET_PORT CERT KEY ROOTS
+ *
  * @module
  */
 

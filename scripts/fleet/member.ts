@@ -1,6 +1,7 @@
 /**
  * One proxy of a fleet, as far as Consul's servers can tell: its session, its client and all of its
  * watches, without listeners.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A pair of services, `web-SIDE` that calls `db-SIDE`, whose sidecars are of one side: a story's steps
  * on it, and their results in words.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The two sidecars that are compared beside the same servers: Postern alone, and consul-dataplane with
  * Envoy.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Three sidecars from files, `web` and `guest` calling `db`, whose credentials, roots and intentions
  * change while traffic goes on.
+ *
  * @module
  */
 

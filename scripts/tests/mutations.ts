@@ -1,6 +1,7 @@
 /**
  * One-line mutations of a source text: each is the smallest change that should make some test fail. Pure;
  * works on lines, so only what is clear from a line alone is tried.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The results of a run of tests: counts from JUnit reports, the lines that an output adds to them, and
  * how a failure is shown. Pure.
+ *
  * @module
  */
 

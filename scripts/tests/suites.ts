@@ -1,6 +1,7 @@
 /**
  * Which test files there are, which of them share a process, and the process that runs them on an
  * engine.
+ *
  * @module
  */
 

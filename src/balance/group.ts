@@ -2,6 +2,7 @@
  * Endpoints that are balanced together: which of them are usable now, and the balancer that is kept
  * informed. A change of health costs O(n) once, when the next pick comes; a pick itself never searches
  * for healthy ones.
+ *
  * @module
  */
 

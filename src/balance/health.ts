@@ -2,6 +2,7 @@
  * Health of endpoints. By its checks and weights: whether and how often an instance is dialled (consul reference
  * 3.8). Passive: an endpoint that fails several times in a row is ejected for a while, longer each time it
  * happens again. One difference from Envoy: a single endpoint may be ejected however small the target is.
+ *
  * @module
  */
 

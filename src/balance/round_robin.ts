@@ -3,6 +3,7 @@
  * each endpoint's next turn, soonest first; an endpoint's turns are `1 / weight` apart. With equal weights
  * that is plain rotation. Every proxy starts at another endpoint, so that many proxies that start together
  * do not pick the same endpoints in step.
+ *
  * @module
  */
 

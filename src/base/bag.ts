@@ -5,6 +5,7 @@
  * the old one links to the new one for the sake of open iterators. Once a collection of young objects has
  * promoted a table, all tables after it and their members are kept until the next full collection:
  * measured, two fifths of all garbage of requests.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Many deadlines behind one timer. Deadlines of one duration end in the order they began, so each duration
  * is a list that is only read from its head: setting and cancelling are a few pointer moves, cheap enough
  * for every connection. Late by at most a tenth of a second.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Matches texts as Envoy's string matchers do: regexes are in RE2's language (without `\C`) and match
  * whole values in linear time. Their engine takes 3 MB and is loaded when it is needed.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Picks one of several weighted splits for a request: shares are exact over time, and requests that
  * alternate in a pattern do not meet the same split each time.
+ *
  * @module
  */
 

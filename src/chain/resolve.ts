@@ -2,6 +2,7 @@
  * Resolves a discovery chain: routes in order, their splits, and the resolvers that these end in, with targets,
  * balancing and hash policies. A chain that cannot be followed as written is refused whole: one that loses a
  * part of its meaning is worse than none.
+ *
  * @module
  */
 

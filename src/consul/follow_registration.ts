@@ -2,6 +2,7 @@
  * A proxy's registration as a whole. An ingress gateway's is complete with the config entry that lists its
  * listeners, and with the names of the services where the entry names every service. A sidecar that
  * exposes the checks of its service gets their paths as soon as they are known.
+ *
  * @module
  */
 

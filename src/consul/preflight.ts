@@ -2,6 +2,7 @@
  * Whether the token has the rights that running a registration takes. Checked at start, because Consul's
  * replies do not show it: without node:read there are simply no instances, and an agent gives a cached leaf
  * to any caller.
+ *
  * @module
  */
 

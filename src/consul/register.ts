@@ -1,6 +1,7 @@
 /**
  * `-register` beside an agent: keeps a proxy that is not registered otherwise in the agent's catalog while
  * it runs. Its TTL check takes it out of use when the process dies.
+ *
  * @module
  */
 

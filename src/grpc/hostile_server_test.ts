@@ -1,6 +1,7 @@
 /**
  * Servers that send HTTP/2 frames as no library would: each fault ends the call with a status,
  * and holds a bounded memory.
+ *
  * @module
  */
 

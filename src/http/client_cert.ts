@@ -2,6 +2,7 @@
  * `X-Forwarded-Client-Cert`: passes the proven identity of the caller to the application, in Envoy's form.
  * Elements that the caller sent are kept before ours, as Consul configures it (APPEND_FORWARD), or dropped.
  * They prove nothing, but our element must be the last one for every reader.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * and HTTP/2, for servers and clients. All callbacks are synchronous, within the callback that read the
  * bytes; everything sent in that callback leaves together when it returns ({@link Stream.write}). Nothing
  * is allocated for a body but its chunks.
+ *
  * @module
  */
 

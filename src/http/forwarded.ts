@@ -3,6 +3,7 @@
  * `use_remote_address: false`): `X-Forwarded-For` and `-Host` pass unchanged, `-Proto` is added if it is
  * missing. Fields that control a proxy are removed from every request, because no client counts as
  * internal.
+ *
  * @module
  */
 

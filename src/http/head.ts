@@ -3,6 +3,7 @@
  * connection: framing and `Connection`, `Keep-Alive`, `Proxy-Connection`, `Transfer-Encoding`, `Upgrade`,
  * `Host`, `Content-Length` and pseudo-fields are read and written by the codecs alone, so that a fact of
  * one hop cannot be mistaken for one of the next.
+ *
  * @module
  */
 

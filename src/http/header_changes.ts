@@ -2,6 +2,7 @@
  * Configured changes of a head: fields are removed, set and added, in Envoy's order. A value may contain
  * the operators of access log formats (`%DOWNSTREAM_REMOTE_ADDRESS%`). Fields that frame a message or
  * belong to one connection cannot be changed: two readers could disagree about the message.
+ *
  * @module
  */
 

@@ -4,6 +4,7 @@
  * its exchange, its connection and its caller. When a thread holds too much, the caller with the most bytes
  * loses the exchanges that have made no progress for the longest time; no other caller is refused or slowed
  * down.
+ *
  * @module
  */
 

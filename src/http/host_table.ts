@@ -1,6 +1,7 @@
 /**
  * Finds the virtual host of a request. Names are matched as in Envoy: the whole name, then the longest
  * `*.suffix`, then the longest `prefix.*`, then `*`; letter case is ignored.
+ *
  * @module
  */
 

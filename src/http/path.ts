@@ -2,6 +2,7 @@
  * Normalizes the path of a request, so that the path which is authorized and routed is the path which the
  * application reads. Order and meaning are Envoy's: escaped slashes, then dot segments and escapes (RFC
  * 3986 6.2.2), then repeated slashes; the query is never changed.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Keeps web pages away from servers that are meant for programs. A page in a browser must not be able to
  * send requests to them, neither across origins nor under a name of its own that resolves to this machine.
+ *
  * @module
  */
 

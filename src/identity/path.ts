@@ -2,6 +2,7 @@
  * Finds a path from a leaf to a root. Certificates come in any order and may lack names (a secondary
  * datacenter), so signatures link them. Every loop is bounded, because the peer chooses what it presents, and
  * a presented key is used only if a root vouches for it, because there are costly keys.
+ *
  * @module
  */
 

@@ -4,6 +4,7 @@
  *
  *     await using it = await mount(shop, { config: { header: "x-shop" }, upstream: [status(404)] });
  *     const answer = await it.request({ path: "/a" });
+ *
  * @module
  */
 

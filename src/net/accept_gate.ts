@@ -3,6 +3,7 @@
  * runtime busy with failing, and leave accepted clients without a descriptor for their upstream; paused,
  * new clients wait in the kernel until others have left. A listener with more new clients than can be
  * served rests for a moment, too: work for open connections goes first.
+ *
  * @module
  */
 

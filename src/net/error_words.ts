@@ -1,6 +1,7 @@
 /**
  * Errors of connects, handshakes and connections in our words: they name the side and the fault. BoringSSL
  * (Bun), rustls (Deno) and OpenSSL (Node) have texts of their own; an unknown text stays as it is.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * {@link Stream}s that all behave the same: writes are taken whole and say when to stop, each half
  * closes on its own, a reset is not an end. Everything is called back synchronously, so that a byte
  * passes from one socket to the next without a promise.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Bytes from one stream to another, both ways, until both have ended. A side that cannot take
  * more stops the other from sending; an end is passed on as an end and a reset as a reset; the last
  * bytes arrive before the end does.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Accepted connections until they are a TLS stream, the part that both engines share: bytes before the
  * handshake, the ClientHello as such, and clients that get no handshake. An engine reads, writes and shakes
  * hands.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Checks of certificates and keys that both engines share: our own before use, and objections to a peer's.
  * Deno's TLS library reports most faults of ours only when a handshake fails, so its conditions are checked
  * here first.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * record: a pipelined batch is answered at once. A turn lasts until the runtime's running callback has
  * returned and the microtasks queued by then have run. Its end is a microtask, which costs nothing where
  * nothing is joined.
+ *
  * @module
  */
 

@@ -4,6 +4,7 @@
  * A plugin is a module whose default export is a {@link PluginDefinition}; importing it has no effect.
  * Plugins are layers around a request, ordered by their {@link Phase}: the request passes them on its way in,
  * the response on its way out. Values are immutable: a hook passes a changed copy to `next`, or returns it.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * State of plugins that survives a reload of their configuration. The first user makes it; it is dropped with
  * the last. Memory that all workers share for counters is limited, and kept until the process ends, since a
  * worker that uses it may die.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Intentions: may this source reach our service. The list from Consul's `intentions/match` stays in its order:
  * precedence first, and the first that covers a source decides (`consul` reference 4.2, 4.3). Pure and
  * synchronous, so live connections can be judged again whenever rules change.
+ *
  * @module
  */
 

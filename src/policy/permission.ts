@@ -2,6 +2,7 @@
  * A permission of an intention: which requests it covers. Matches are those that Consul has Envoy make (`consul`
  * reference 4.4, seen on Envoy 1.40): all conditions must hold, each value of a repeated field counts for itself.
  * A permission with a condition that cannot be judged as intended denies what its other conditions cover.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * L7 authorization: may this source send this request? The decisions of the RBAC rules that Consul gives
  * Envoy (`consul` reference 4.3): the first intention that covers the source decides, by the first of its
  * permissions that covers the request; if none does the default decides, not the next intention.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Tokens that an intention demands besides a source: one of them must be from a provider that it names,
  * with the demanded claims. The caller has verified them; an unverified token allows nothing.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * JSON from outside: its cost in memory is bounded before it is parsed, because a few megabytes of brackets
  * become some hundred megabytes of empty lists; and the line and column of members, errors and duplicate keys.
+ *
  * @module
  */
 

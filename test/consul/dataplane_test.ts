@@ -1,6 +1,7 @@
 /**
  * `postern dataplane` in place of consul-dataplane: started with its arguments, beside real servers with
  * ACLs and TLS, and sent the requests of orchestrators.
+ *
  * @module
  */
 

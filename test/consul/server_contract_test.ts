@@ -1,5 +1,6 @@
 /**
  * The contract of servers against a real Consul: what keeps the embedded servers honest.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A session with three real servers, TLS and ACLs on: it moves on when the server in use is killed,
  * hangs or shuts down, and when a token is deleted it reports that and goes on with the next.
+ *
  * @module
  */
 

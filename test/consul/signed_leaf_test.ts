@@ -2,6 +2,7 @@
  * Certificates of a real server that signs two a second, with a root of another curve than the leaf's:
  * all callers that ask at once get theirs, and again after the roots were rotated; a caller without the
  * right gets an error that says so.
+ *
  * @module
  */
 

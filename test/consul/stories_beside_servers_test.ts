@@ -5,6 +5,7 @@
  * Left out, because an agent is what they are about: `authorize_both`, `flags_alone`, `missing_rights`
  * (a proxy that may not read its own registration ends and names the right that it lacks) and
  * `sidecar_credentials` (which compares with the agent's own leaf).
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The known differences from Envoy. Each is a row of `docs/differences.md`; a difference that is not
  * seen any more has no place there.
+ *
  * @module
  */
 

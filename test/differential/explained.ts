@@ -1,6 +1,7 @@
 /**
  * Checks the predictions of `explain` against the request's outcome: it must be one that both proxies on
  * its way, where they are Posterns, predicted as possible.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * One of two instances hangs: its kernel keeps the connections, and no program answers on them. Passive
  * health finds out without Consul, and hardly a caller notices.
+ *
  * @module
  */
 

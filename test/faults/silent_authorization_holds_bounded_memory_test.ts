@@ -1,6 +1,7 @@
 /**
  * Bodies that wait for a service which does not say whether they may pass: real memory stays within the
  * limits of `docs/limits.md`, however many clients send them.
+ *
  * @module
  */
 

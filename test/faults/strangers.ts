@@ -1,5 +1,6 @@
 /**
  * Callers without a certificate: some that never send a byte, and storms of them that come and go.
+ *
  * @module
  */
 

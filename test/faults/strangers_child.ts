@@ -1,6 +1,7 @@
 /**
  * Run by `strangers.ts`: callers without a certificate, as its argument describes, until standard input
  * ends. They have a process of their own, so that their cost does not slow down the observers.
+ *
  * @module
  */
 

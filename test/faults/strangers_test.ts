@@ -1,6 +1,7 @@
 /**
  * The effect of callers without a certificate on callers that are served: requests under way, new ones,
  * and the calls that the local application makes. With the real process, and figures.
+ *
  * @module
  */
 

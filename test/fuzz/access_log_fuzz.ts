@@ -1,6 +1,7 @@
 /**
  * Formats of access logs: any is compiled or refused; and whatever a caller sends in a logged field, a
  * line stays one line, and JSON stays JSON with the keys that the format gave it.
+ *
  * @module
  */
 

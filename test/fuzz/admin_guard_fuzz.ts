@@ -1,6 +1,7 @@
 /**
  * The admin server's guard: whatever Host and Origin say, only a name of this machine gets through, and
  * only for a page of its own; what changes something comes from this machine.
+ *
  * @module
  */
 

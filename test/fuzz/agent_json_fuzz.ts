@@ -1,6 +1,7 @@
 /**
  * Replies of the agent: whatever JSON arrives, each reader gives a value or refuses the reply, and
  * never anything else; and no refusal shows a private key.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The command line: any words give a command whose values are within their bounds, or a refusal that
  * is one line.
+ *
  * @module
  */
 

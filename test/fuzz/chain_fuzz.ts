@@ -1,6 +1,7 @@
 /**
  * Verdicts: nothing is ever thrown, no damaged leaf is ever trusted, and damaged certificates beside a
  * good leaf change nothing about who it is.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Answers of an authorization service: whatever the bytes, they are refused or read, no request passes
  * that another reader of them would not let pass, and nothing unlawful gets into a head.
+ *
  * @module
  */
 

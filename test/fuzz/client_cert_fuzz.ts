@@ -1,6 +1,7 @@
 /**
  * A caller's `x-forwarded-client-cert`: whatever it is, our element is the last one for every reader of
  * quotes, and the part passed on before it parses again as the same.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The configuration file and the stored snapshot, damaged: each is either refused with reasons or taken
  * whole, and places lie inside the text.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The command line of `postern dataplane`: any words, and any text for a configuration file and for the
  * proxy's id, give options whose values are within their bounds, or a refusal that is one line and
  * contains no token.
+ *
  * @module
  */
 

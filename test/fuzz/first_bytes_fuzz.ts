@@ -1,6 +1,7 @@
 /**
  * First bytes of a peer: bytes that are judged to be no HTTP are judged so however they go on, a sound
  * beginning is never judged so at any length of it, and the verdict always names the likely protocol.
+ *
  * @module
  */
 

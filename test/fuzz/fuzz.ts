@@ -2,6 +2,7 @@
  * A small mutation fuzzer, the same on both engines: takes inputs from a corpus, damages them in ways
  * drawn from a seed, and runs the target on each. A failure names seed and iteration, and that pair
  * alone repeats it. One file per target: `test/fuzz/<name>_fuzz.ts` exports `target`.
+ *
  * @module
  */
 

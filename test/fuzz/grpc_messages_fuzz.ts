@@ -2,6 +2,7 @@
  * Messages of gRPC and their contents: however the bytes are cut the same messages and the same fault
  * come out, a begun message holds little, and decoded contents are the same when they are written and
  * read again.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Requests of HTTP/1.1: nothing is thrown, pieces do not matter, and a request that is read and written
  * again is read as the same, by itself.
+ *
  * @module
  */
 

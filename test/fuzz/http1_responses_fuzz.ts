@@ -1,6 +1,7 @@
 /**
  * Responses of HTTP/1.1: nothing is thrown, pieces do not matter, and a connection that may be used
  * again has no bytes left.
+ *
  * @module
  */
 

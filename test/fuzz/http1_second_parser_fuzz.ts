@@ -1,6 +1,7 @@
 /**
  * Requests of HTTP/1.1 as a second strict parser reads them, the runtime's own llhttp: whatever ours
  * accepts, that reads in the same way, or the difference is listed here with its reason.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Matchers: any regex is compiled or refused within bounds, and matches within bounds; what JavaScript's
  * own engine understands alike gives the same answer.
+ *
  * @module
  */
 

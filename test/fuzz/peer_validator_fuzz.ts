@@ -1,6 +1,7 @@
 /**
  * Verdicts by rules: whatever a peer presents, nothing is thrown, and only a leaf that was issued is
  * ever proven.
+ *
  * @module
  */
 

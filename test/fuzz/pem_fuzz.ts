@@ -1,5 +1,6 @@
 /**
  * PEM: only `credentials_invalid` comes out, and blocks that are read are written and read alike.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Answers of an SDS server: whatever the bytes, they are refused or read, each response is answered
  * once, and only resources that were requested and can be read reach a host.
+ *
  * @module
  */
 

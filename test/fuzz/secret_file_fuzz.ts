@@ -1,5 +1,6 @@
 /**
  * Envoy's secret files, damaged: each is taken whole or refused with a reason that shows no key.
+ *
  * @module
  */
 

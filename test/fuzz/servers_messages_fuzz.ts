@@ -1,6 +1,7 @@
 /**
  * Answers of Consul's servers by gRPC: values are bounded, have one line where they are names, and IP
  * addresses only; a refusal's words are fit for a log.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * Serialised TLS sessions: nothing is thrown, and the parts found lie within the input, in order.
+ *
  * @module
  */
 

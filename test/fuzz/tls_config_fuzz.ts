@@ -1,6 +1,7 @@
 /**
  * Configuration of credentials, damaged: each is refused with reasons or becomes a plan that checks the
  * right peers.
+ *
  * @module
  */
 

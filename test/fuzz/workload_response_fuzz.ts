@@ -1,6 +1,7 @@
 /**
  * Answers of a Workload API: only `credentials_invalid` comes out, and the secrets held then are those
  * of the SVID's id and key, and bundles of those domains alone.
+ *
  * @module
  */
 

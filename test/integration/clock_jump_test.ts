@@ -1,6 +1,7 @@
 /**
  * The wall clock jumps: open connections stay, deadlines hold, and certificates not valid at the new
  * time are refused until the time is right again.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Callers from outside a Consul mesh and the intentions of a configuration file: a SPIFFE id, all ids
  * below one, and who has none.
+ *
  * @module
  */
 

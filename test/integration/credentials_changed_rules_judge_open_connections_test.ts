@@ -1,6 +1,7 @@
 /**
  * A listener or upstream that changes over to credentials of its own, or back to the mesh's, judges the
  * connections that are open by the new ones: who may stay does not notice, who may not is closed.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A CA that leaves the rules takes the connections with it that it vouched for, unless it had expired by
  * then: that one was not taken away, only tidied up (SPIRE prunes a CA a day after its end).
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A changed L7 intention applies to the next request on an open connection, and to those that are under
  * way.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Kept connections end at any time, for reasons of their own; a request is lost by that only where no
  * proxy could know whether the server acted on it.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Limits on connections, on waiting, on idleness and age; draining; unix sockets; live changes that
  * touch only what they are about.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Two sidecars, an app on each side: bytes pass unchanged, halves close on their own, a reset is
  * passed on, and a receiver that does not read stops the sender.
+ *
  * @module
  */
 

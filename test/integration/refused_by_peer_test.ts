@@ -1,6 +1,7 @@
 /**
  * A server that refuses our certificate ends the connection when our handshake is done already: the
  * caller's side reports that, and does not take a server that just closes for one.
+ *
  * @module
  */
 

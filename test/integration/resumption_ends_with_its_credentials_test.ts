@@ -2,6 +2,7 @@
  * A short handshake rests on an earlier full one, and must not outlive what that one rested on: a
  * rotation, a removed root or a changed trust domain, on either side. An engine that never resumes is
  * held to that, and the refusals below hold for it all the same.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A connection that is open when its intention is revoked, its root removed or the default turned is
  * closed at once; those of others live on.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Callers without a certificate, and callers above a limit: neither takes the places of callers that are
  * served, nor those reserved for the application's own calls.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A dial that fails before a byte was sent goes to the next endpoint, then to the next target; a server
  * with the wrong identity is never spoken to.
+ *
  * @module
  */
 

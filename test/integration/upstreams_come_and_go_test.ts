@@ -1,6 +1,7 @@
 /**
  * Upstreams that are declared and removed for as long as the proxy runs: their counters are given back,
  * and those that stay do not notice.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The callers that may not talk to the public listener; the application never sees them.
+ *
  * @module
  */
 

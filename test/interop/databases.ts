@@ -1,6 +1,7 @@
 /**
  * Databases of the machine's own packages, each in a temporary directory on a loopback address of its
  * own, run as an ordinary user where they refuse to run as root.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The requests of a page to its own origin, in a browser. The function is sent to the browser as text,
  * so it may use nothing from outside itself.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Chromium before a pair of sidecars: over HTTP/1.1 in clear, and over HTTP/2 where the upstream's listener
  * speaks TLS to those who call it. The application speaks HTTP/1.1.
+ *
  * @module
  */
 

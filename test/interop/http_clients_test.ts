@@ -1,6 +1,7 @@
 /**
  * Clients that people use, over either protocol, through pairs that speak either in the mesh and to the
  * application.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A sidecar that is stopped under clients that people use: all of them finish what they have begun, and who
  * goes on does so elsewhere.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * gRPC's own interoperability test through a pair: its client at one end, its server at the other.
+ *
  * @module
  */
 

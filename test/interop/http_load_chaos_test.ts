@@ -1,6 +1,7 @@
 /**
  * Requests of both protocols while the world changes under them: each is answered, and none reaches the
  * application twice, wherever a correct proxy could see to it.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Clients that send a head or a body bit by bit, or read hardly at all: memory is bounded, and no other
  * client notices.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Bytes that are two requests for one reader and one for another never reach an application: each row is
  * sent as bytes, and the output at the other end of the pair is checked.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * WebSockets through pairs, by either protocol on each leg: from the caller, between the sidecars, to the
  * application.
+ *
  * @module
  */
 

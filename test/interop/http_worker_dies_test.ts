@@ -1,6 +1,7 @@
 /**
  * A data worker is killed under requests of both protocols: those that it had begun end for their
  * callers, all else goes on, and nothing reaches the application twice.
+ *
  * @module
  */
 

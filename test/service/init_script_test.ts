@@ -1,6 +1,7 @@
 /**
  * The init script with a stand-in for the program, which drains for as long as the test sets: the script
  * is under test.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Access rules of the admin server. Reading takes no password. A web page in a browser is refused, for
  * requests across origins and under a name that resolves to this machine. POST is allowed from this machine
  * only or, where a token is configured, with the token only.
+ *
  * @module
  */
 

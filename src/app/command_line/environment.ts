@@ -4,6 +4,7 @@
  *
  * The executable contains a whole runtime, which reads variables of its own. Those that would run code or
  * write files before the first line here are removed from it (`scripts/runtime_variables.ts`).
+ *
  * @module
  */
 

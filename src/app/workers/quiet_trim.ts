@@ -1,6 +1,7 @@
 /**
  * Gives memory back to the system after the start and each load, as processor time shows. Under load the
  * engine would drop compiled code and compile it again, for a billion instructions.
+ *
  * @module
  */
 

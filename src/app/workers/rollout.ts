@@ -4,6 +4,7 @@
  *
  * A data path that is gone, being started, or still owes an answer does not decide; it gets the snapshot in
  * force as soon as it can answer. One that cannot take that snapshot is given up.
+ *
  * @module
  */
 

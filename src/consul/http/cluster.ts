@@ -3,6 +3,7 @@
  * domain, which it keeps for its whole life. A Consul with another one is another cluster (its data was
  * wiped, or its address was given away): none of its intentions, certificates or instances are about this
  * mesh.
+ *
  * @module
  */
 

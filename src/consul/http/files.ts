@@ -1,6 +1,7 @@
 /**
  * Files for connections to Consul: the token, CA certificates, the client certificate. They are read and
  * checked whole; an unusable newer version never replaces one that works.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The agent's address and how to reach it, from flags and `CONSUL_*` variables as Consul's own commands
  * read them; flags win. Everything is checked here, so that a bad value stops the start.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Refusals of Consul's HTTP API as errors with a code of ours. Consul's own text is kept, because it names
  * the right that is missing; a hint is added where that text does not say what to change.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Requests and their whole replies over connections to one address. An agent, or a server without TLS, gets
  * HTTP/1.1, one request a connection. A server over TLS gets HTTP/2 over one connection:
  * all waits of a proxy are on it, and a server that counts connections of an address counts one.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Consul as the rest of Postern sees it, through an agent or through servers: watches that last, and
  * single calls. Everything that a long poll can do wrong (index resets, frozen caches, unproved empty
  * lists, waits that never end) is dealt with behind this interface.
+ *
  * @module
  */
 

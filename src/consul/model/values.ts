@@ -1,6 +1,7 @@
 /**
  * Consul's replies, checked and in our own words: every reply becomes one of these values. Field names of
  * Consul's JSON appear only in the schemas of this room.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Single reads of the catalog: whether a service has an instance, and whether callers would choose this
  * proxy. What the agent knows may not have reached the catalog yet, and callers read the catalog.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The service's own certificate and key, and the certificates that mesh peers are checked against: every
  * root in force, active or not. A leaf proves nothing about the token: the agent gives a cached one to any
  * caller.
+ *
  * @module
  */
 

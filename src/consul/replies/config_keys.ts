@@ -2,6 +2,7 @@
  * Every key of Consul 1.22 that configures a proxy, and what Postern does with it. Warnings about keys that
  * are not followed are made from this table, and `docs/configuration-keys.md` is written from it, so that
  * the log, `postern check` and the page cannot differ.
+ *
  * @module
  */
 

@@ -10,6 +10,7 @@
  *
  * `intentions/check` would fail open: it ignores `default_intention_policy`. The authorize call is sent
  * about a namespace that no intention names; no intention changes that answer, so it does not freeze.
+ *
  * @module
  */
 

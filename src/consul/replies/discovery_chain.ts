@@ -1,6 +1,7 @@
 /**
  * The compiled discovery chain of an upstream. Compiled for TCP it has neither routers nor splitters, and
  * begins with a resolver.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Checks of the application that the agent sends through the proxy (`Expose.Checks`). The agent's HTTP API
  * has the port of each, and its path only in the output, once the check has run, also without success.
  * Only the agent may call them: from its own host, or from the address that its node has in the catalog.
+ *
  * @module
  */
 

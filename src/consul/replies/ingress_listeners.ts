@@ -2,6 +2,7 @@
  * An ingress gateway's listeners as part of its registration. A TCP listener is an upstream that any caller
  * may use; an HTTP listener leads to several upstreams, by the request's host. The intentions of each
  * service are judged at the service.
+ *
  * @module
  */
 

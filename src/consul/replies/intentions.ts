@@ -8,6 +8,7 @@
  * Permissions are read strictly: a field that this version does not know may be the very condition that
  * was meant to keep a caller out, so such a permission denies every request that gets to it, and names
  * the field.
+ *
  * @module
  */
 

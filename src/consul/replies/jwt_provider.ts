@@ -2,6 +2,7 @@
  * A jwt-provider config entry: the tokens that are valid, where they stand in a request, and where the keys
  * are. A field that is not known here may restrict the provider, so an entry with one gives no keys, and
  * names the field.
+ *
  * @module
  */
 

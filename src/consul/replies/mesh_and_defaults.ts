@@ -1,6 +1,7 @@
 /**
  * Config entries that Consul merges into no registration: the mesh entry's blocks about TLS and HTTP, and
  * Envoy extensions and Enterprise limits of service-defaults and proxy-defaults.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * `max_connections`, central configuration arrives as `MaxConnections`; numbers arrive as text, durations
  * as nanoseconds or Go text. A value that cannot be read is mended and named, never an error: any text may
  * stand in the map.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The proxy's own registration, merged with the central configuration. Beside an agent it is waited on by
  * content hash; the hash also moves without a change (the order of upstreams, the virtual address), so
  * lists are sorted here and compared as values.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Schemas for Consul's JSON: one per reply, unknown fields ignored. Consul leaves out empty values and
  * writes `null` for empty lists, so both mean empty everywhere.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Declared upstreams of a registration. Central configuration adds entries without a place to listen;
  * those are templates for transparent proxying and are passed over.
+ *
  * @module
  */
 

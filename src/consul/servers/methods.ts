@@ -2,6 +2,7 @@
  * The gRPC methods that Consul's servers offer to data planes, as far as a proxy needs them. Answers are
  * bounded values, and not judged yet; an answer that breaks a rule is refused whole. Field numbers are
  * those of Consul's published `.proto` files.
+ *
  * @module
  */
 

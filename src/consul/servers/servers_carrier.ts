@@ -2,6 +2,7 @@
  * Carries requests to Consul's servers: all of them to the one in use, and to the next one after a move. A
  * request that its server broke, or that a move ended, is sent again to the next server where that is
  * safe; a wait ends with {@link AskAgain}, because the watch knows where to go on from.
+ *
  * @module
  */
 

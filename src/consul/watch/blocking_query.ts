@@ -10,6 +10,7 @@
  * - a poll that does not return within its wait is given up;
  * - an index that moves all the time is read at a limited rate, so that changes are joined;
  * - 403 and 404 keep the last value and the loop goes on: rights and registrations come back.
+ *
  * @module
  */
 

@@ -11,6 +11,7 @@
  * A watch without a long poll takes its turn with a short one, within a second while it is in use. Short
  * polls go out together, because waking up costs more than a poll. When Consul refuses for load, the
  * budget is halved, and grows back by one at a time; `budget_growth.ts` has it grow beyond its start.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * agent counts the connections of a client address, whichever process has them, and refuses everything
  * beyond 200. So the connections of the whole host are counted: growth ends well before that limit, and a
  * proxy that has grown gives connections back when others need them.
+ *
  * @module
  */
 

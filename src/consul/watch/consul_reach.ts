@@ -1,6 +1,7 @@
 /**
  * Events of the connections to Consul that concern all watches: a connection broke (every index is worthless,
  * and the default policy may have changed), or Consul answers again (watches need not sleep on).
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The number of connections that an agent counts for this host: those of every process to the agent's
  * address. Linux lists them; elsewhere, and where the list is very long, the number is not known.
+ *
  * @module
  */
 

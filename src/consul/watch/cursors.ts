@@ -9,6 +9,7 @@
  * valid. So only a read in default consistency, which the leader answers, may take back what was
  * delivered or go back to a lower index. A stale answer that does is not believed, and the leader is
  * asked.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The state of a watch towards its sink: a value is delivered when its content changes, a failure leaves
  * the last one, and a sink that throws does not end the watch.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Pauses of watches: one that ends early when it is woken, and a rate for a watch whose index moves all
  * the time.
+ *
  * @module
  */
 

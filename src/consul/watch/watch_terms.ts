@@ -1,6 +1,7 @@
 /**
  * The differences between watches beside an agent and beside servers: how long a poll waits, which answers
  * are believed, how soon a failure is retried, and which failures concern all watches.
+ *
  * @module
  */
 

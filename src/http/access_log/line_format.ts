@@ -2,6 +2,7 @@
  * Formats of access logs, as Consul's `AccessLogs` gives them to Envoy: compiled once, so that a line is
  * one pass over prepared readers. Missing values are `-` in text and `null` in JSON; a value that is a
  * single operator keeps its type in JSON.
+ *
  * @module
  */
 

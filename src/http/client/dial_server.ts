@@ -1,6 +1,7 @@
 /**
  * Dials one server that is configured by address: TCP or a Unix socket, plain or over TLS with our own
  * verdict on the server's certificate. The TLS library's verdict must agree if it can express the rules.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The client side of an HTTP/1.1 connection: one request at a time. Bytes that were not requested, or that
  * are ambiguous, end the connection: a surplus byte would become the beginning of another caller's
  * response.
+ *
  * @module
  */
 

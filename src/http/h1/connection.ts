@@ -2,6 +2,7 @@
  * An HTTP/1.1 connection, the part that both sides share. The bytes that it reads are handled in order, within
  * the callback that read them. While the connection holds, the rest of the read waits and nothing more is
  * read. It is handled later, never within the call that releases it.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Parses the field lines of a head into a flat list. Fields that belong to this connection are separated
  * and validated strictly (RFC 9112 5, 6; `envoy.md` 2.8 and 3.3). Ambiguous lines are refused.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Parses heads of responses (RFC 9112 4) and the framing of their bodies, as strictly as requests: a
  * response that is misread could be read as two.
+ *
  * @module
  */
 

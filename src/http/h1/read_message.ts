@@ -2,6 +2,7 @@
  * Reads heads and bodies of messages (RFC 9112 6, 7). The end of a body is found after a number of bytes, after
  * the last chunk, or with the connection. The payload of all chunks in one read is joined in the memory of that
  * read, so that it is delivered at once however small the chunks are; extensions are skipped.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The parts of a WebSocket opening that exist in HTTP/1.1 only: a key, and the proof that a WebSocket
  * server has read it (RFC 6455 4). HTTP/2 has neither (RFC 8441 5), so that the codec adds them when a
  * request comes by one version and leaves by the other.
+ *
  * @module
  */
 

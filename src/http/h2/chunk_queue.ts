@@ -1,6 +1,7 @@
 /**
  * A queue of bytes that wait for a slower side, in the chunks in which they came. Small chunks are joined,
  * and small parts of large reads are copied, so that the queue takes little more memory than its bytes.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Rules against peers that cause work without progress, with the numbers of Envoy. Rates are counted anew
  * each second, so that a long-lived connection is not taken for a fast one; the time is compared only when
  * a limit is reached.
+ *
  * @module
  */
 

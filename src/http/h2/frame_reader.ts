@@ -1,6 +1,7 @@
 /**
  * Reads frames in place from the bytes of the stream. A frame that comes in pieces is assembled once, in
  * memory of its size; DATA is never assembled: its pieces are passed on as they come.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The rules of each frame for both sides of HTTP/2 (RFC 9113 5, 6). A peer that breaks a rule for a stream
  * loses the stream; a peer that breaks a rule for the connection loses the connection.
+ *
  * @module
  */
 

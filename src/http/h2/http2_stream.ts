@@ -2,6 +2,7 @@
  * A stream of HTTP/2: the part that both sides of an exchange share. It follows the slower side: the peer's
  * window opens only for bytes that were delivered and not paused, and bytes that we send are queued here
  * while the peer's windows are full.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * connections have, and passed to the stream at the end of the turn (see `net/turn.ts`, which does the same
  * for streams: joining here saves a call per frame, and puts the end of a body into the frame of its last
  * bytes).
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The receive window of a connection. It doubles while it is used up fast, so that a peer which sends a lot
  * does not wait for us. It shrinks again by octets that are not given back.
+ *
  * @module
  */
 

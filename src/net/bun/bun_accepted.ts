@@ -1,6 +1,7 @@
 /**
  * Accepted sockets until they are a stream. Bytes before the handshake, as the ClientHello for a chooser,
  * are read with system calls of our own while they still wait in the kernel.
+ *
  * @module
  */
 

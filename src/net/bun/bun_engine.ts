@@ -1,6 +1,7 @@
 /**
  * The port on Bun's native sockets. Credentials are chosen per connection at the TLS upgrade, so a
  * rotation needs no new listener. Only this file and `node_engine.ts` name a runtime.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * soon as it watches it, and bytes that it has read cannot be given to a TLS handshake any more; so one
  * epoll descriptor of our own watches all these clients, and is polled while any of them waits. Only on
  * Linux, where the C library can be called.
+ *
  * @module
  */
 

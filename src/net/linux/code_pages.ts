@@ -3,6 +3,7 @@
  * tens of megabytes of code when it starts, again when it compiles, and then through little of it; the
  * kernel keeps all of it mapped. The pages are clean copies of the file: those used again come back from
  * the page cache, a few at a time, and nothing is lost.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Stops and starts the kernel's reports of one socket to the runtime's epoll descriptor, without the
  * runtime's knowledge. A listener that is not reported keeps its clients waiting in its backlog; a
  * listener that cannot accept and is reported makes the runtime spin.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Standard output and error without waiting: the reader may stall for hours, and the thread that writes
  * goes on. The descriptor's own flags are not changed: a shell or a supervisor shares them.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Accepted sockets of `node:net` until they are a TLS stream. Bytes before the handshake, as the
  * ClientHello for a chooser, are read here; those not used are put back for the handshake.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * be left to a TLS socket of Deno 2.9: its `write` gives no backpressure, but its callback does, so
  * bytes are counted until theirs has come; and its `pause` goes on reading into memory and can lose the
  * end, so the transport below it is stopped instead.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * One connection that was accepted: secured where its listener speaks TLS, with the identity that its peer
  * proved. It opens a {@link Session} at once, which fails with it; what it carries later belongs to
  * sessions.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * One stream of a caller and its use: counted against limits, judged again whenever policy or
  * credentials change, served, and reported exactly once when it ends. A TCP or mutual TLS connection is
  * one session; a protocol that carries streams of its own may open many on one connection.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Connection limits. Counts are shared by all workers of the process: each worker has a row in shared memory, and
  * a limit applies to the sum. No single caller can use up all places of a fair limit.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Limits handshakes under way, so that unauthenticated callers never take the places of connections. At the
  * limit the oldest one ends, of an address that has more than its share if there is one. In a burst all are
  * honest: none ends before a fair time, and accepting slows down instead.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The log lines of connections. Warnings, and failures that any caller can cause, do not flood the log: the
  * first of a second is logged in full, the others in one line that counts them. Metrics count each.
+ *
  * @module
  */
 

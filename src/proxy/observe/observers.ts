@@ -2,6 +2,7 @@
  * The events of connections and exchanges, for everything that only records them: counters, the log, the
  * access log. An observer implements the events that it needs. It must not throw, wait or change its
  * arguments.
+ *
  * @module
  */
 

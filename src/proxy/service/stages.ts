@@ -2,6 +2,7 @@
  * The stages of a request between its head and the endpoint that it is sent to, in order. A request on its
  * way and one that is only explained run the same list; they differ in what they do where a stage hands
  * over to plugins or to a pool.
+ *
  * @module
  */
 

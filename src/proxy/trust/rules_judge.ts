@@ -2,6 +2,7 @@
  * Verifies peers by one version of the rules: at their handshake, and again while their connections are open.
  * An anchor that had expired when it left the rules was not withdrawn (SPIRE prunes expired ones), so open
  * connections that it verified while it was valid stay. New connections cannot use it.
+ *
  * @module
  */
 

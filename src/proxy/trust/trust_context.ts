@@ -2,6 +2,7 @@
  * One generation of credentials in use: TLS settings for both directions, the judge of peers, and session
  * tickets. A new generation takes over only what has not changed: no ticket outlives a rotation, and no
  * verdict outlives a removed root or a changed trust domain.
+ *
  * @module
  */
 

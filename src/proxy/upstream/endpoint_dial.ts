@@ -1,6 +1,7 @@
 /**
  * Dials one endpoint and verifies its identity, or the local application, which proves none because the
  * registration says what listens there. Every connection to a mesh endpoint is made here.
+ *
  * @module
  */
 

@@ -5,6 +5,7 @@
  * { "sds_cluster": { "address": "unix:///run/sds.sock" } }
  * { "vault": { "address": "10.0.0.5:8234", "tls": { "serverName": "sds.example", "ca": "ca.pem" } } }
  * [{ "name": "sds_cluster", "load_assignment": { "endpoints": [...] } }]
+ *
  * @module
  */
 

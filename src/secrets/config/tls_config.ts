@@ -9,6 +9,7 @@
  *   "validation": { "source": "consul" },
  *   "minVersion": "1.3"
  * }
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * PKCS#12 (RFC 7292): chain and key in one encrypted file, as OpenSSL 3, Java and cert-manager write it. Read
  * with our own bounded DER reader: npm's pkijs costs 20 MB when it is imported and does not bound the work
  * that a file demands. An encryption that is not read is refused with the command that writes the file again.
+ *
  * @module
  */
 

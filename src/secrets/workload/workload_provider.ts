@@ -2,6 +2,7 @@
  * Secrets from a SPIFFE Workload API. All references share a stream of identities and one of bundles, because
  * a process that only verifies peers needs no identity. Bundles come from the first one if a reference selects
  * an identity, or the agent does not implement the second method.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * One whole snapshot from everything known at the moment, or what it still lacks. Pure: time, the last
  * snapshot and what must be remembered between calls are arguments. A part that is new but unusable is
  * refused by name and the old part stays.
+ *
  * @module
  */
 

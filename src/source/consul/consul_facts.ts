@@ -2,6 +2,7 @@
  * The watches of the agent and their last good answers. The registration names the service and its
  * upstreams, roots have the trust domain, chains name targets: each answer may start and stop watches.
  * `assemble()` judges and joins the answers.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Settings of service-defaults and proxy-defaults for the public listener's requests, as plugins that
  * implement them. A setting without a plugin is reported as ignored; if it is required, or limits callers,
  * the listener does not change and does not open.
+ *
  * @module
  */
 

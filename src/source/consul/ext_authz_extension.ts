@@ -2,6 +2,7 @@
  * `builtin/ext-authz` of a config entry as configuration of the plugin `ext_authz`. As in Consul, keys
  * may be written in any case, unknown keys are ignored, and requests pass when the authorization server
  * fails, unless the extension is required.
+ *
  * @module
  */
 

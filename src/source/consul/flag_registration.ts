@@ -1,6 +1,7 @@
 /**
  * The registration that flags alone make (`-service web -upstream db:9191 ...`): the built-in proxy's
  * mode without a registered sidecar. Identity, intentions and everything else still come from the agent.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Configuration as it was meant, where HCL's way through Consul changed its shape: there a block and a
  * list of one are the same, so `sanMatchers = [{ ... }]` arrives as a map, `spkiPins = ["..."]` as a
  * text, and what was repeated, or went past Consul's own mending, as a list of one map.
+ *
  * @module
  */
 

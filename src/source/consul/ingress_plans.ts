@@ -1,6 +1,7 @@
 /**
  * TLS of an ingress gateway's listeners: its config entry names the SDS servers, which its registration
  * describes, as `postern_tls.sds_clusters` or among the static clusters that were written for Envoy.
+ *
  * @module
  */
 

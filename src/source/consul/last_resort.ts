@@ -2,6 +2,7 @@
  * Two limits in time. Endpoints whose list turned empty stay for a while, dialled only when failover has
  * nothing either: a stopping agent empties its instances for everyone (consul_live 10.1), and a dial
  * still has to prove its identity. Data that is wanted but not needed is waited for, but not for ever.
+ *
  * @module
  */
 

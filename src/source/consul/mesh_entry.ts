@@ -1,6 +1,7 @@
 /**
  * The mesh entry's HTTP block as rules of the public listener, and its TLS block as what is offered and
  * accepted: never below TLS 1.2, and only suites that are known by both of their names.
+ *
  * @module
  */
 

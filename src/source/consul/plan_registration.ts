@@ -1,6 +1,7 @@
 /**
  * Which listeners and upstreams have credentials of their own, from a registration. A form that is not
  * understood is refused by name, and its listener does not open with other credentials in its place.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Plugins that a registration names (`postern_plugins`). Their files are read when the list changes and
  * on every reload; until new ones can be used the previous ones stay.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Settings of a chain's routes as configuration of the plugins that implement them. A setting without a
  * plugin is named in a refusal: a route that loses one of its settings is another route.
+ *
  * @module
  */
 

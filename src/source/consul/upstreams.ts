@@ -2,6 +2,7 @@
  * Upstream and target parts of a snapshot. An upstream changes over to a new plan only when everything
  * the plan needs has been answered, or has been awaited long enough: a redirect must not pass through a
  * moment without endpoints.
+ *
  * @module
  */
 

@@ -16,6 +16,7 @@
  *   }],
  *   "intentions": [{ "source": "shop", "action": "allow" }]
  * }
+ *
  * @module
  */
 

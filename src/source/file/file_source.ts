@@ -2,6 +2,7 @@
  * Snapshots from a file, without Consul. The configuration is read at the start and on every reload; a
  * file with a mistake is refused as a whole and the last good state stays. The secrets that it names are
  * followed all the time.
+ *
  * @module
  */
 

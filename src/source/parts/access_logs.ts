@@ -2,6 +2,7 @@
  * The access log of a proxy from Consul's `AccessLogs` (`proxy-defaults`, as the agent merged it into the
  * registration). What cannot be used is refused by name; a format that cannot gives way to the default,
  * because a line in another form is worth more than none.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Rules of listeners that understand HTTP, with the defaults that Consul gives Envoy, but for those of
  * ours: no request timeout where none is configured.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The contents of the secret store as parts of a snapshot. A listener or upstream whose credentials are
  * still on their way keeps those it had; one that never had any is named, so that it stays closed.
+ *
  * @module
  */
 

@@ -5,6 +5,7 @@
  * The digest covers the sources, not the text: the runtime in the executable makes the text, and a pin must
  * not break with another version of it. For one file it is the output of `sha256sum FILE`; for several
  * files it is the SHA-256 of the output lines of `sha256sum`, sorted by path from the file's directory.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Modules joined without a bundler, for runtimes that have none and run TypeScript themselves: the text
  * imports each module from memory, after those that it imports. What is imported so is never freed, a
  * fault in a module's text is found where it is run, and modules cannot import each other in a circle.
+ *
  * @module
  */
 

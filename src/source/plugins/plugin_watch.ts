@@ -1,6 +1,7 @@
 /**
  * Watches the files that plugins were made of, and reports changes. It polls their state, which notices
  * every way of saving, on every file system.
+ *
  * @module
  */
 

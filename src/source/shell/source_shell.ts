@@ -1,6 +1,7 @@
 /**
  * The part that all snapshot sources share. It follows secrets, joins bursts of changes, publishes what
  * changed, reports it, stores it, and restores it. A reader of facts makes the snapshots.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Reading and writing one private file: only in a directory that others cannot change, only a file that
  * is ours, and a reader never sees half of it.
+ *
  * @module
  */
 

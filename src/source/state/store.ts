@@ -3,6 +3,7 @@
  * The file holds private keys, and passwords and tokens where the registration does: it belongs to this
  * user alone, or it is neither written nor read. A failure of the disk is logged and counted; it never
  * stops the proxy.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Credentials of single listeners and upstreams after a restart without the agent: the stored state has
  * their sources, so that they are followed at once. The agent's registration replaces all of it.
+ *
  * @module
  */
 

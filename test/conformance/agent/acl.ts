@@ -1,6 +1,7 @@
 /**
  * ACL rights with ACLs on and default deny: six kinds of token against the calls that a proxy makes, the
  * words of each refusal, and the reads that return an empty result where the token hides everything.
+ *
  * @module
  */
 

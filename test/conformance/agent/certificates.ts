@@ -1,5 +1,6 @@
 /**
  * Roots and leaves: fields, the contents of the certificates, and waiting for the next one.
+ *
  * @module
  */
 

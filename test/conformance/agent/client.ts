@@ -1,6 +1,7 @@
 /**
  * A client that sees what an agent really sends: header names as written, texts, times. One connection
  * per call, HTTP/1.0 so that no body is chunked.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The answers of Consul 1.22.7 to a proxy, as tests that an agent must pass: run against the embedded
  * agent and against a real one, so that the first cannot drift from the second. Names are unique per
  * run; one agent serves all of it.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Refusals that a client acts on: their status, the texts that it matches, and no header that could be taken
  * for an index. The texts of other refusals are each agent's own.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * Mesh health and the catalog: entries, filters, the two backends, and what wakes a long poll.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Config entries about HTTP: protocols, tokens, options of the mesh, access logs, exposed paths, and how they
  * are merged into a sidecar.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Intentions: the intentions of a match and those it leaves out, its order, the changes that wake it,
  * and the agent's verdicts.
+ *
  * @module
  */
 

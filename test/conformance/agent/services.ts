@@ -1,6 +1,7 @@
 /**
  * Registration: the fields that a sidecar inherits, those that the agent merges, checks, and waiting by
  * hash.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * Run by `backlog_test.ts`: many clients at once, of which it prints how many got through to `HOST PORT`.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The contract of backpressure: a peer that does not read stops the writer with little in memory, one
  * that reads slowly gets everything.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The contract of choosers towards clients that get nothing, send nonsense or nothing at all, or leave
  * while they wait: each failure is reported once, and other clients are served.
+ *
  * @module
  */
 

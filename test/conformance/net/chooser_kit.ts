@@ -1,6 +1,7 @@
 /**
  * Listeners that choose by the name a client asks for, and clients that send the bytes a test gives
  * them.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The contract of choosers and resumption: a session made under one certificate or validation is worth
  * nothing under another.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The contract of choosers: settings picked by the client's first bytes, at once or later.
+ *
  * @module
  */
 

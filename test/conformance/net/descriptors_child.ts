@@ -1,6 +1,7 @@
 /**
  * A server for `descriptors_test.ts`: runs with a low limit of open files and reports on standard output
  * what its gate does.
+ *
  * @module
  */
 

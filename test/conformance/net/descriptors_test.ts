@@ -1,6 +1,7 @@
 /**
  * With few descriptors: accepting pauses before they are gone, nothing spins, and it goes on by itself
  * when clients leave.
+ *
  * @module
  */
 

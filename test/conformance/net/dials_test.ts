@@ -1,6 +1,7 @@
 /**
  * The contract of dialling: the faults of a server, and the gaps of its certificate. Each failure is
  * reported once, with a reason; a cancelled dial reports nothing.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A TLS 1.2 handshake in plain text as it passes by: its messages are read, and certificates are
  * replaced on the way, as a man in the middle would.
+ *
  * @module
  */
 

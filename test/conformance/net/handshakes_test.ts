@@ -1,6 +1,7 @@
 /**
  * The contract of handshakes that fail, and of clients that misbehave: each failure is reported once,
  * with a reason, and the listener serves the next client.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Helpers of the engines' contract: connections that record their events, and pairs of them over
  * loopback.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The contract of listeners: addresses, unix sockets, who may listen twice, and pausing.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The contract of {@link PeerCheck}: what each side must show, whose verdict counts, and that showing a
  * certificate takes its key whichever side judges it.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The contract of prefaces: a reader uses bytes before TLS, asks for more, or refuses; the handshake gets
  * the bytes that it left.
+ *
  * @module
  */
 

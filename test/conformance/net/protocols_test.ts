@@ -1,6 +1,7 @@
 /**
  * The contract of application protocols (ALPN, RFC 7301): the server's order decides, both sides know
  * which one was agreed on, resumed or not, and a peer that offers none is not affected.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The contract of a {@link Connection}, plain and TLS, on the runtime's own engine: whole bytes, each
  * half on its own, a reset is a reset, nothing after the close.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The contract of `tlsFault`: it reports beforehand whatever a handshake would fail for.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The contract of TLS: what each side learns of the other, resumption, versions and suites, and streams
  * that were cut.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The contract of how a failed handshake is reported: in words that name the side and the fault, by both
  * engines, also where the handshake was done on one side only.
+ *
  * @module
  */
 

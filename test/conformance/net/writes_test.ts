@@ -1,6 +1,7 @@
 /**
  * Ownership of a chunk, the same on every stream: a written chunk is the caller's again at once, a given
  * or received chunk changes hands for good. Chunks written in one turn leave together, in order.
+ *
  * @module
  */
 

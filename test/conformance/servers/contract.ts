@@ -1,6 +1,7 @@
 /**
  * The answers of a Consul server to clients that have no agent, as tests that every server must pass:
  * run against the embedded ones and against a real one.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The gRPC answers of a server: features, bootstrap parameters, the list of servers, roots as they
  * change.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * Logging in with a JWT, over gRPC and HTTP: refused logins, the token of a login, and its end.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The gRPC methods that a proxy calls, on a server: one table writes, the other reads, so that two
  * tables of fields that were written apart prove each other.
+ *
  * @module
  */
 

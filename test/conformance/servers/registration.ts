@@ -1,6 +1,7 @@
 /**
  * Registrations in the catalog: those that are refused, the fields stored and shown, and the changes
  * that wake a blocking query.
+ *
  * @module
  */
 

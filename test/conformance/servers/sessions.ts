@@ -1,5 +1,6 @@
 /**
  * Sessions as signs of life: refused requests, and the state of checks that name a session.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The signing requests that a server accepts, those it refuses and in which words (the recorded matrix),
  * and roots.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * One TLS listener of the real process in front of an echo, with credentials in files of a directory that
  * the story fills.
+ *
  * @module
  */
 

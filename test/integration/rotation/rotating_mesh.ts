@@ -2,6 +2,7 @@
  * One real process whose listeners and upstreams all have credentials in files of their own, so that a
  * connection through it shakes hands twice with certificates that rotate: its client with an upstream's
  * listener, and that upstream, as a client, with the inbound listener in front of an echo.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Rotates files again and again and measures how long it takes until every role of the proxy shows the
  * new certificate: its listeners, and its upstreams towards servers.
+ *
  * @module
  */
 

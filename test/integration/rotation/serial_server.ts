@@ -1,5 +1,6 @@
 /**
  * A TLS server that answers each client with the serial number of the certificate it showed.
+ *
  * @module
  */
 

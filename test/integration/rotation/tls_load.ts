@@ -1,6 +1,7 @@
 /**
  * Clients that open a TLS connection, verify the server, exchange a message and close, again and again;
  * any failure counts.
+ *
  * @module
  */
 

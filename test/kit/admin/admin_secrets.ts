@@ -2,6 +2,7 @@
  * A proxy with secrets of every kind of source, as the admin server sees it: a certificate from a file
  * on the inbound listener, one from SDS for an upstream, bundles of two trust domains, one secret that
  * has not come and one upstream that waits for it.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A whole proxy as the admin server sees it, for tests: a snapshot with real certificates and a key
  * that must never appear, two workers, one upstream.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * A certificate authority that issues what Consul's built-in one does: roots with a `spiffe://<trust
  * domain>` id, leaves with empty subject and one service id, cross-signed roots for a rotation, and
  * the nameless intermediate of a secondary datacenter. For the embedded agent and for tests.
+ *
  * @module
  */
 

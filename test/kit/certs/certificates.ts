@@ -6,6 +6,7 @@
  * const ca = createAuthority();
  * const web = ca.issueLeaf({ service: "web" }); // certPem, keyPem, uri
  * const expired = ca.issueLeaf({ service: "web", overrides: { notAfterMs: NOW_MS - 1 } });
+ *
  * @module
  */
 

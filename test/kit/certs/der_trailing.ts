@@ -1,6 +1,7 @@
 /**
  * One more element at the end of every part of a DER value in turn: a strict reader refuses all of them
  * but where anything may stand.
+ *
  * @module
  */
 

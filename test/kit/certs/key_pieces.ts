@@ -1,5 +1,6 @@
 /**
  * Looks for key material in the output of a proxy: any run of a key's base64, in any line length.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Builds and signs certificates: for the embedded agent's CA and for tests. It builds any certificate,
  * sound or not, because tests need the unsound ones; `authority.ts` builds those that Consul issues.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Certificate signing requests (PKCS #10, RFC 2986) as Consul reads them: the key and the alternative
  * names count; subject, wishes for a CA and the request's own signature do not.
+ *
  * @module
  */
 

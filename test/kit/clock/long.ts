@@ -1,6 +1,7 @@
 /**
  * Tests that only repeat, soak or measure run in `deno task test:long`; an ordinary run prints the
  * rounds that it leaves for it, which the runner counts.
+ *
  * @module
  */
 

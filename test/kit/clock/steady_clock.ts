@@ -6,6 +6,7 @@
  * @example
  * using clock = new SteadyClock();
  * new GrpcChannel({ clock, ... }); // the limits of which now mean time that the machine really gave
+ *
  * @module
  */
 

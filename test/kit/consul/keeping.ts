@@ -1,5 +1,6 @@
 /**
  * A process that keeps itself registered in a catalog in memory, and the application that it registers.
+ *
  * @module
  */
 

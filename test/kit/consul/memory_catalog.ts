@@ -1,6 +1,7 @@
 /**
  * Consul's catalog with its sessions, as far as one node goes: the writes and reads of a proxy that
  * registers itself, without a socket. Checks of type `session` follow their session as on 1.22.7.
+ *
  * @module
  */
 

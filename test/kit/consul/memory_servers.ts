@@ -6,6 +6,7 @@
  * const servers = new MemoryServers(clock);
  * const one = servers.add("10.0.0.1");
  * one.answer(SIGN.path, (call) => call.end(7, "Permission denied"));
+ *
  * @module
  */
 

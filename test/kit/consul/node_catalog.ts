@@ -1,6 +1,7 @@
 /**
  * A rig for modules that ask Consul's servers about a node: a {@link ScriptedAgent} in a server's place;
  * calls by gRPC fail as the test sets.
+ *
  * @module
  */
 

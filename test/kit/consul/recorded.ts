@@ -1,6 +1,7 @@
 /**
  * Certificates that a real Consul issued (`test/fixtures/consul`): which leaf goes with which roots, and
  * a time at which all of them are valid.
+ *
  * @module
  */
 

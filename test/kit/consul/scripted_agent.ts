@@ -1,6 +1,7 @@
 /**
  * A Consul agent whose answers a test sets: each request is given to a handler, whose answer may be a
  * reply, silence, or a broken connection. Listens on loopback, on a port of its own.
+ *
  * @module
  */
 

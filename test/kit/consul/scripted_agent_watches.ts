@@ -1,6 +1,7 @@
 /**
  * An agent whose answers a test gives by hand, one watch at a time. It checks nothing: the behaviour of
  * a real agent is the embedded agent's business.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Servers that sign certificates and send roots, for tests of their clients: certificates can be made
  * wrong on purpose, and the test sets how the servers answer.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Values of an agent for snapshot tests: a mesh with service `web` and one upstream `db`, and ways to
  * vary it.
+ *
  * @module
  */
 

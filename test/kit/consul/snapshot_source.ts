@@ -1,6 +1,7 @@
 /**
  * A `ConsulSource` on a scripted agent and a clock that tests move, with everything answered that a
  * first snapshot needs.
+ *
  * @module
  */
 

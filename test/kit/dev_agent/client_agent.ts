@@ -1,6 +1,7 @@
 /**
  * How a client agent differs from a server: errors that a server gave have a prefix, and limits that are
  * not set are written as null.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The embedded agent as tests want it: with faults, with Consul's ACLs, as a client agent, and forgetful.
+ *
  * @module
  */
 

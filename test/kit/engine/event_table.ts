@@ -1,6 +1,7 @@
 /**
  * The reaction of a connection on a fake socket to each event in each of its states, as a table: a row
  * for each event, a column for each state, in a cell the log.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The data worker with two faults for tests: on a message, its thread throws an error that nothing catches;
  * on `stick`, its thread stores 1 in the first word and waits for the second.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * A caller of a data path in memory that proves to be a service, and the application that it reaches.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * An engine without sockets: the test plays the callers of a listener and the servers that are dialled,
  * one step at a time, so that a data path can be seen between any two of them.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Two ends of a connection without a network, for tests of code between connections. An end keeps the
  * promises of a socket, calls back never within the call that caused it, and always in the same order.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A plugin of the executable at work in each worker of one proxy, for tests of what workers share. Each
  * request is answered 200 behind it. No sockets, no threads.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * Snapshots for tests that need no agent: a service with credentials, a policy, upstreams.
+ *
  * @module
  */
 

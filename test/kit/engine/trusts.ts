@@ -1,5 +1,6 @@
 /**
  * A `Trust` on an engine that only records its arguments, and a callee that answers its questions.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The data plane of worker threads inside a test, with ways to kill and to stop one of them.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The calls that an operator makes to an agent's HTTP interface, and its reads: the same for the real
  * agent and the one in memory.
+ *
  * @module
  */
 

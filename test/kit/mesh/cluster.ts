@@ -3,6 +3,7 @@
  * the same ports, as proxies without an agent expect. A {@link Mesh} like the others, so that stories of
  * a mesh with an agent run here, too: services are entries of the catalog, each on a node of its own,
  * and their sidecars ask the servers.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * A real Consul for a test: one process on a loopback address of its own, in a temporary directory, with
  * the options of a story (ACLs, HTTPS with client certificates, client agents, a second datacenter).
  * Every wait has a deadline; disposing ends the process and removes the directory.
+ *
  * @module
  */
 

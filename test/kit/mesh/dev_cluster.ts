@@ -1,5 +1,6 @@
 /**
  * A mesh without an agent on three embedded servers, over TLS. Its sidecars run on the engine that runs the test.
+ *
  * @module
  */
 

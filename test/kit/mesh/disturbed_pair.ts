@@ -2,6 +2,7 @@
  * A pair of sidecars beside real servers that are disturbed: connections that stay and new ones must not
  * notice, one caller must never be let in, and another one is refused and let in by intentions that are
  * written afterwards.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Two sidecars of `postern proxy -config` for stories about HTTP: `web` calls `db`, which may have
  * several instances, each with an application of its own. Files take the place of an agent, so that a
  * story can change them while requests are under way.
+ *
  * @module
  */
 

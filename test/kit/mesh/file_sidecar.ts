@@ -1,6 +1,7 @@
 /**
  * A sidecar that needs no agent, for stories about processes: a configuration file in which the service
  * `web` is its own upstream, so that one proxy carries a connection both ways.
+ *
  * @module
  */
 

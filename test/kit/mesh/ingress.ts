@@ -1,6 +1,7 @@
 /**
  * An ingress gateway on a real Consul: `db` behind its sidecar, an SDS server inside the test, and the
  * gateway registered as its operators write it for Envoy.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Intentions of every kind for one service, and requests whose answers show how a proxy applies them:
  * the same requests for Postern and for Envoy.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Sends a public listener the requests of `l7_intentions.ts`, as the caller that each names; and an
  * application behind it that reports what reached it: over HTTP/1.1, HTTP/2 and gRPC.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The same mesh read by both interfaces, within the test's own process: through a server's agent
  * interface, and as proxies do that have no agent.
+ *
  * @module
  */
 

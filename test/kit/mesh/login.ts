@@ -1,6 +1,7 @@
 /**
  * Logging in to a mesh: a JWT auth method whose keys are the test's own, and what its operator sees of
  * the tokens that it gave.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A mesh around an agent, whichever it is: services registered as an operator writes them, and their
  * sidecars as processes of the real program.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The pair "web calls db" that most stories of processes start from: two services, two sidecars, one
  * intention, on any agent.
+ *
  * @module
  */
 

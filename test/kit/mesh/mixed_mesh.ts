@@ -3,6 +3,7 @@
  * each, on one real Consul: requests through one pair can be compared with those through another. Beside
  * them are instances without a proxy, which speak mTLS themselves, and services that are config entries
  * alone.
+ *
  * @module
  */
 

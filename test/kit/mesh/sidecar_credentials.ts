@@ -1,6 +1,7 @@
 /**
  * A registered sidecar with credentials of its own, on any agent that speaks Consul's HTTP interface:
  * the real one, or the one in memory.
+ *
  * @module
  */
 

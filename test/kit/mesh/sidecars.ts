@@ -1,5 +1,6 @@
 /**
  * Sidecars of a registered service that are no Postern: the two proxies that it must work with.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * An HTTP authorization service: it lets those requests through that show a pass, answers as fast as the
  * test sets, and may be gone for a while.
+ *
  * @module
  */
 

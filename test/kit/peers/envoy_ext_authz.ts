@@ -1,6 +1,7 @@
 /**
  * Envoy 1.40 as a client of an authorization service: plain HTTP/1.1 on one side, an application on the
  * other.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * One proxy between TLS and plain TCP, described in Envoy's own words, and Envoy 1.40 as such a proxy:
  * the listener `tls_in` takes TLS and relays to a plain echo, `tls_out` takes plain TCP and dials with
  * TLS. Stories that compare proxies give the same description to each.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Postern as a proxy between TLS and plain TCP, from the description that Envoy gets: Envoy's own words
  * for TLS and for the SDS server, pasted into a configuration file.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The proxies that stories about TLS compare, and the interface that such stories need of each.
+ *
  * @module
  */
 

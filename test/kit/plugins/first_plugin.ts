@@ -1,6 +1,7 @@
 /**
  * The page "Write your first plugin", walked from an empty directory: its commands are run, its files
  * written, and their output is the page's. And the plugin of the README, which is one.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The connections of a process as the system sees them: no program needs to report them, or can be
  * wrong.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A process whose first data worker, with a plugin in it, throws errors that are not caught; prints how
  * often it outlived that, and how often a worker died.
+ *
  * @module
  */
 

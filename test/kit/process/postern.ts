@@ -2,6 +2,7 @@
  * The product as its users meet it: a process started from a command line. `$POSTERN_BIN` (or
  * `dist/postern`) where there is one, else the sources, or the bundle of them in `$POSTERN_BUNDLE`, on
  * `$POSTERN_ENGINE` (`bun` or `deno`).
+ *
  * @module
  */
 

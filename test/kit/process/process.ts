@@ -1,6 +1,7 @@
 /**
  * Child processes for tests: output is captured within a bound, every wait has a deadline and shows the
  * process's output when it runs out, and nothing outlives the test process. Linux.
+ *
  * @module
  */
 

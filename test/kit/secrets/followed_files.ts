@@ -1,5 +1,6 @@
 /**
  * A follower of files for tests: with its record, its log, and a fake clock that waits for the disk.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Credentials of a listener's or upstream's own as parts of a snapshot, without the store that would
  * bring them.
+ *
  * @module
  */
 

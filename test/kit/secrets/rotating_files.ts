@@ -1,6 +1,7 @@
 /**
  * A certificate, its key and the roots in files, rotated in each of the ways in which people and their
  * tools do it, on a real file system.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Helpers for tests of an SDS source beside the server: a provider on real sockets whose events can be
  * waited for.
+ *
  * @module
  */
 

@@ -7,6 +7,7 @@
  * await sds.set({ web: certificateSecret(leaf), roots: validationSecret(ca.rootPem) });
  * // ... start a proxy that reads sds.address ...
  * await sds.acknowledged("web");
+ *
  * @module
  */
 

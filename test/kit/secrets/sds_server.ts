@@ -6,6 +6,7 @@
  * @example
  * await using server = await startSdsServer();
  * server.set("web", inlineCertificate("web", leaf));
+ *
  * @module
  */
 

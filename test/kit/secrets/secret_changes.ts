@@ -1,6 +1,7 @@
 /**
  * The changes of a secret as a store's journal gets them: through a subscription of its own, which
  * decides which events are changes.
+ *
  * @module
  */
 

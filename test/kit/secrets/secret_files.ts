@@ -1,6 +1,7 @@
 /**
  * Secrets in files for tests: pairs to write, a directory that goes away, and a record of a provider's
  * events with waits that have a deadline.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * Secrets and their sources, for tests of what follows them: a provider whose events the test sets.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A SPIRE agent beside stories: the peer with its habits on a socket of its own, and the identities that
  * trust domains have it give to a workload.
+ *
  * @module
  */
 

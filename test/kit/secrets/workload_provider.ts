@@ -1,5 +1,6 @@
 /**
  * A provider of secrets of a Workload API beside its fake server, and the events of its subscribers.
+ *
  * @module
  */
 

@@ -5,6 +5,7 @@
  * @example
  * await using server = await startWorkloadServer();
  * server.sendSvids({ svids: [svidOf(ca, "spiffe://example.org/web")] });
+ *
  * @module
  */
 

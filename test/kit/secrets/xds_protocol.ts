@@ -1,6 +1,7 @@
 /**
  * A host of the discovery protocol without sockets: records requests and calls, and refuses resources on
  * demand.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * Run by stories that measure: an echo on `HOST` until standard input ends. Prints its port.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * A gRPC server with one method that echoes, and the ways in which servers go wrong on the wire.
+ *
  * @module
  */
 

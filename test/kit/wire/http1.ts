@@ -1,5 +1,6 @@
 /**
  * HTTP/1.1 connections on memory streams: raw bytes on one side, a handler's events on the other.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * The result of one HTTP/1.1 server connection for bytes that come in given pieces, all within the call.
+ *
  * @module
  */
 

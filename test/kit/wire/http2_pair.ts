@@ -1,5 +1,6 @@
 /**
  * Our HTTP/2 client and server on two ends of memory, and exchanges that record their events.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * HTTP/2 as frames, for stories about heads that no library would send: fields as literals, nothing
  * checked. The answer is recorded as the types of its frames.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A small HTTP/2 server without TLS on the engine of the test: it answers each request, once it is
  * complete, with the request's body, or with a few bytes, unless an option says otherwise.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * HTTP/2 byte by byte, for tests that speak as a peer of their own: frames to bytes, and bytes to words.
+ *
  * @module
  */
 

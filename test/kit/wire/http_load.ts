@@ -2,6 +2,7 @@
  * Measures "not one request lost, none answered twice": clients of both protocols that exchange requests
  * until they are stopped, each with an id of its own that origins count. Bounded: a few connections,
  * small bodies, a pause between them.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * Origins of both protocols that answer each request with its body and count the requests for each path.
+ *
  * @module
  */
 

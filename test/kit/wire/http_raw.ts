@@ -2,6 +2,7 @@
  * HTTP/1.1 as bytes, for stories about the bytes that really go over a wire: a client that sends exactly
  * the test's bytes, and an origin that keeps exactly those that reached it. Neither knows more of HTTP
  * than where a message ends, and a message with two ends is a fault, not a guess.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * WebSocket (RFC 6455) as far as an echo needs it: a server that sends back every frame, and clients
  * over HTTP/1.1 and, by extended CONNECT (RFC 8441), over HTTP/2. No fragments, no extensions.
+ *
  * @module
  */
 

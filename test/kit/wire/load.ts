@@ -1,6 +1,7 @@
 /**
  * Measures "0 errors under load": echo clients that exchange messages until they are stopped. Bounded: a
  * few connections, small messages, a pause between them.
+ *
  * @module
  */
 

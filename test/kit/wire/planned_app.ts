@@ -1,6 +1,7 @@
 /**
  * An application that behaves as the path of a request demands, over HTTP/1.1 or HTTP/2, and keeps the
  * requests that reached it: for stories that compare what two proxies make of the same request.
+ *
  * @module
  */
 

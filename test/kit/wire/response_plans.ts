@@ -1,6 +1,7 @@
 /**
  * The answers of the application of `planned_app.ts`: by the path of a request, or by a field that names
  * one for each try.
+ *
  * @module
  */
 

@@ -1,5 +1,6 @@
 /**
  * TLS traffic from a process of its own: its measurements leave out the test's own work.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Run by `tls_load.ts`: TLS traffic as its argument describes, until standard input ends; prints
  * `started`, then the result.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * A TLS client of the test's own: dials a sidecar's public listener with a leaf from the agent, or any
  * TLS listener with given credentials, and reports the certificate of the listener and whether it took
  * us.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * A TLS connection to an echo that stays open, and a crowd of such: for stories in which credentials
  * change under open connections.
+ *
  * @module
  */
 

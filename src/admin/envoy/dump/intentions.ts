@@ -1,6 +1,7 @@
 /**
  * Intentions as rules of Envoy's RBAC filter, as Consul writes them: only those that differ from the
  * default, each without what an earlier rule decides. For tools alone: Postern does not use them.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The default policy beside servers. A server answers with its own configuration, which Envoy gets from it,
  * too. (The call fills that server's cache with intentions, and those are never read from there.) Each
  * server answers for itself: while the servers that answered lately disagree, nothing is allowed.
+ *
  * @module
  */
 

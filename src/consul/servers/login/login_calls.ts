@@ -1,6 +1,7 @@
 /**
  * Logins and logouts over the HTTP API of the server in use. Its reply to a login has the lifetime of the
  * token, which gRPC's lacks: one call in place of two, and the token needs no right.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The token of a login, while the proxy lives: renewed by another login before it ends, replaced when the
  * servers do not know it any more, and given back at the end. A failed login is tried again whatever the
  * reason: files may appear later, and auth methods and rules may be mended.
+ *
  * @module
  */
 

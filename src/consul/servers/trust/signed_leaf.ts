@@ -3,6 +3,7 @@
  * again between 50 and 65 % of its life (sooner than Consul's agents do), and soon after another root has
  * become the active one. Each request has a new key, so that a stolen key is worth nothing after its
  * certificate. Until the next certificate is good, the last one stays.
+ *
  * @module
  */
 

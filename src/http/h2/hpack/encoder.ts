@@ -3,6 +3,7 @@
  * to repeat; the first values decide, later ones may revise it. A value that changes with every request is
  * written as a literal and evicts nothing. Secrets are never kept in a table, so that they cannot be
  * guessed from the length of other fields (RFC 7541 7.1).
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * in the order of their octets, and longer codes continue where shorter ones ended, so that the lengths
  * define all codes. Decoding takes four bits a step: no code is shorter, so that a step ends at most one
  * octet.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Tokens and their rights: service identities and plain rules, enough for every refusal that a proxy can
  * meet. Without options ACLs are off and everything is allowed.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The ACL of a world, and the rights of one request in it. A world that forgets gets another ACL; copies of
  * a world share theirs.
+ *
  * @module
  */
 

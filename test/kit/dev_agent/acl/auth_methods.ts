@@ -1,6 +1,7 @@
 /**
  * Auth methods of type `jwt`, their binding rules, and the tokens that logins give: for a while, with the
  * service identities that the rules name.
+ *
  * @module
  */
 

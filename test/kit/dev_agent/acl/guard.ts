@@ -1,6 +1,7 @@
 /**
  * The rights that each endpoint demands, in front of the agent's own endpoints: requests without them
  * are refused, and entries that the token may not see are left out of lists.
+ *
  * @module
  */
 

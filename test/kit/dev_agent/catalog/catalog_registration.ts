@@ -1,6 +1,7 @@
 /**
  * Registrations that go straight into the catalog (`PUT /v1/catalog/register`): from a body to node, service
  * and checks. Nothing is filled in, unlike on an agent.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Sessions: signs of life that end unless they are renewed. Checks of type `session` that name one are
  * passing while it is in force and critical from its end on. There are no locks.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Which servers run, which are listed as ready, and which one leads, with the times that Consul 1.22.7 takes
  * on three servers, or those of a test.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * One embedded server: an HTTP API and a gRPC port in front of the data that all servers share, in the state
  * that the cluster has it in.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Consul servers in memory, without a client agent: one world seen through several front ends, each on an
  * address of its own with the same ports, as `WatchServers` gives addresses without ports.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * Sockets of a server that hangs (SIGSTOP): connections are accepted, as the kernel does it, and nothing is
  * read, answered or ended until it goes on. Only TLS handshakes still succeed: the layer below makes them.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * TLS of embedded servers, as operators set real ones up: a CA of its own, not the mesh's, and one
  * certificate for the name that every server of the datacenter has.
+ *
  * @module
  */
 

@@ -1,6 +1,7 @@
 /**
  * The data from which one server answers stale reads: the data that all servers share, or, on purpose,
  * the data of a while ago, or nothing yet as after a start.
+ *
  * @module
  */
 

@@ -3,6 +3,7 @@
  * two checks for each. One shows whether the application answers. The other is of type `session`: the
  * servers turn it critical when the session of that name ends, and a session ends when it is not renewed.
  * So a proxy that died disappears from the healthy instances.
+ *
  * @module
  */
 

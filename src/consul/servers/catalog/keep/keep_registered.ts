@@ -2,6 +2,7 @@
  * `-register` beside servers: keeps an application and its sidecar in the catalog while this process lives,
  * and not much longer. It does for these entries what an agent would do: it checks the application, renews
  * a session that shows that the process lives, and writes entries again that the catalog lost.
+ *
  * @module
  */
 

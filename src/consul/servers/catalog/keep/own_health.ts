@@ -3,6 +3,7 @@
  * application is healthy when it answers; its sidecar when the application is and it takes connections
  * itself. As with Consul's own checks, HTTP 2xx is passing, 429 a warning, and everything else critical;
  * redirections are not followed.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * The session that lasts while this process renews it. Checks of type `session` are bound to it by name:
  * the servers turn them critical when it ends, 10 to 20 s after the last renewal, and as long again where
  * the leader changes meanwhile, because the new leader starts the TTL anew.
+ *
  * @module
  */
 

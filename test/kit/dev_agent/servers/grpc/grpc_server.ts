@@ -1,6 +1,7 @@
 /**
  * A small gRPC server on our HTTP/2: one message comes in, one or many go out. Their content is left to
  * `services.ts`.
+ *
  * @module
  */
 

@@ -2,6 +2,7 @@
  * Messages of the gRPC services that Consul's servers have for proxies, for the serving side. Names and
  * numbers are those of Consul's public interface (proto-public 0.7.4). The table is written apart from that
  * of our client, so that a test finds a wrong number in either.
+ *
  * @module
  */
 

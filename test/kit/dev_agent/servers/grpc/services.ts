@@ -1,6 +1,7 @@
 /**
  * The gRPC services that a server has for proxies: features, bootstrap parameters, the list of servers,
  * roots and signing, login and logout, with the answers that Consul 1.22.7 gives.
+ *
  * @module
  */
 

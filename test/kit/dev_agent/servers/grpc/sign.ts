@@ -1,5 +1,6 @@
 /**
  * `ConnectCAService/Sign`: which certificate a token may have, and how many a cluster signs.
+ *
  * @module
  */
 

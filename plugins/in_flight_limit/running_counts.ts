@@ -76,7 +76,7 @@ export class RunningCounts {
   }
 }
 
-/** Hash of a text, continued from the key `behind`; never 0. */
+/** Hash of a text; never 0. With `behind`, the key of a text before it, the hash of both. */
 export function keyOf(text: string, behind = 0x811c9dc5): number {
   let hash = behind;
   for (let i = 0; i < text.length; i++) {

@@ -11,7 +11,7 @@ export interface SnapshotPart {
   readonly version: number;
 }
 
-/** The proxy's identity and roots, for parts without credentials. Validated as a whole. */
+/** The proxy's identity and roots, for parts without credentials of their own. Validated together. */
 export interface CredentialsPart extends SnapshotPart {
   /** Leaf first, then intermediates, as PEM. */
   readonly certPem: string;

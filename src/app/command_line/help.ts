@@ -69,8 +69,8 @@ Examples:
 
 {flags}
 
-SIGTERM and SIGINT stop accepting, let open connections finish and exit with 0; a second one exits
-at once. SIGHUP reads files again (token, CA, configuration). Further variables: CONSUL_HTTP_SSL,
+After SIGTERM or SIGINT, new connections are accepted for -settle-time; then open ones may
+finish, and the proxy exits with 0. A second signal ends it at once. SIGHUP reads files again (token, CA, configuration). Further variables: CONSUL_HTTP_SSL,
 CONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.
 `,
   dataplane: `Usage: postern dataplane -addresses ADDRESS -proxy-id ID -proxy-node-name NAME [flags]

@@ -19,7 +19,7 @@ What to stand for (one of these)
   -proxy-id ID [$CONNECT_PROXY_ID]
       Run this registered proxy or ingress gateway. Counts before -sidecar-for.
   -gateway ingress
-      Run the one ingress gateway that is registered, of that name where -service is given.
+      Run the ingress gateway that is registered with the agent; with -service, the one of that name.
   -config FILE
       Run from a JSON file with credentials, upstreams and intentions, without Consul.
 Without a registration
@@ -73,7 +73,7 @@ Without an agent: Consul's servers
   -node NAME
       Node in the catalog that the proxy is registered on. Needed with -servers.
   -node-address IP (default: the address in -listen)
-      With -register: where others reach this host, and the node where it has to be made.
+      With -register: the address at which others reach this host; a node that is created gets it, too.
   -check-http PATH
       With -register: the application is well while it answers this path with 2xx; without, while it
       takes connections.

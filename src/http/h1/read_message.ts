@@ -13,7 +13,7 @@ import type { HttpLimits } from "../exchange.ts";
 import { hexOf } from "../path.ts";
 import { emptyLineIn, latin1 } from "../latin1.ts";
 
-/** Bytes of extensions beyond two for each byte of the payload; signatures are far shorter. */
+/** Bytes of chunk extensions in a body, besides two for each byte of its payload. Signatures are shorter. */
 const EXTENSION_BYTES = 4096;
 /** At most 2^52: exact as a number. */
 const SIZE_DIGITS = 13;

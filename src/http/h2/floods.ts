@@ -80,7 +80,7 @@ export class Floods {
     this.#lateBytes += windowBytes;
   }
 
-  /** A stream is over for both sides; its peer may still reset it (RFC 9113 8.1). */
+  /** A stream has ended on both sides: one RST_STREAM may be under way (RFC 9113 5.1). */
   ended(): void {
     this.#lateFrames++;
   }

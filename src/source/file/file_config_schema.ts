@@ -1,4 +1,4 @@
-/** The schema of a configuration file. Messages continue after the path. @module */
+/** The schema of a configuration file. A message follows the path of its key. @module */
 
 import * as v from "valibot";
 import { parseTrustDomain } from "../../identity/mod.ts";

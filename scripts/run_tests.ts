@@ -6,7 +6,7 @@
  *     deno run -A scripts/run_tests.ts [--engine deno|bun|both] [--jobs N] [--timeout SECONDS] PATH...
  *
  * Each story and each directory of other tests is a process of its own, `--jobs` of them at a time,
- * in the order of the paths: name first what takes longest.
+ * in the order of the paths: name first what takes longest. A few stories run alone, at the end.
  *
  * @module
  */
@@ -42,6 +42,14 @@ export const JOBS = 2 * availableParallelism();
 /** Modules that touch no runtime: one engine is enough, and Bun is the faster one. */
 export const PURE =
   /^(?:src\/(?:base|wire|policy|chain|balance|snapshot)|test\/conformance\/balance)\//;
+/**
+ * Stories about what a proxy does in a given time, with hundreds of clients or certificates of seconds:
+ * they run one at a time, after the others, so that no other story takes their processor.
+ */
+const ALONE: ReadonlySet<string> = new Set([
+  "test/interop/http_slow_clients_test.ts",
+  "test/consul/troubleshoot_reads_a_proxy_test.ts",
+]);
 /** The longest suite takes 40 s on 2 quiet cores. */
 const DEFAULT_TIMEOUT_MS = 240_000;
 
@@ -59,20 +67,19 @@ export async function runTests(
   using bundled = suites.some(isStory) ? await bundle() : undefined;
   if (bundled) process.env.POSTERN_BUNDLE = bundled.main;
   const outcomes: SuiteOutcome[] = [];
-  const turns = [
-    ...beside,
-    ...suites.map((suite) => async () => {
-      const outcome = await runSuite(suite, options.timeoutMs);
-      outcomes.push(outcome);
-      show(outcome);
-    }),
-  ];
+  const run = async (suite: Suite) => {
+    const outcome = await runSuite(suite, options.timeoutMs);
+    outcomes.push(outcome);
+    show(outcome);
+  };
+  const together = suites.filter(({ name }) => !ALONE.has(name)).map((suite) => () => run(suite));
   // One iterator for all: each turn is taken once.
-  const next = turns.values();
+  const next = [...beside, ...together].values();
   const work = async () => {
     for (const turn of next) await turn();
   };
   await Promise.all(Array.from({ length: options.jobs }, work));
+  for (const suite of suites) if (ALONE.has(suite.name)) await run(suite);
   const failures = outcomes.flatMap(({ suite, failures }) =>
     failures.map(({ name, text }) => ({ name: `${suite.engine} ${suite.name}: ${name}`, text }))
   );

@@ -69,9 +69,9 @@ Examples:
 
 {flags}
 
-After SIGTERM or SIGINT, new connections are accepted for -settle-time; then open ones may
-finish, and the proxy exits with 0. A second signal ends it at once. SIGHUP reads files again (token, CA, configuration). Further variables: CONSUL_HTTP_SSL,
-CONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.
+After SIGTERM or SIGINT, new connections are accepted for -settle-time; then open ones may finish,
+and the proxy exits with 0. A second signal ends it at once. SIGHUP reads files again (token, CA,
+configuration). Further variables: CONSUL_HTTP_SSL, CONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.
 `,
   dataplane: `Usage: postern dataplane -addresses ADDRESS -proxy-id ID -proxy-node-name NAME [flags]
 

@@ -306,7 +306,7 @@ export class DataPath {
     return this.stats.samples();
   }
 
-  /** What would happen to a request, without sending it; `undefined`: there is no snapshot yet. */
+  /** Explains how a request would be handled, without sending it; `undefined`: there is no snapshot yet. */
   async explain(question: ExplainQuery): Promise<ExplainResult | undefined> {
     const snapshot = this.#snapshot;
     if (!snapshot) return undefined;

@@ -89,7 +89,7 @@ class ConsulReader implements FactsReader {
       proxyId: registration.kind === "agent" ? registration.proxyId : registration.registration.id,
       graceMs,
       isAway: ({ code }) => AWAY.has(code),
-      // What nothing can be served without.
+      // The proxy serves nothing without these three.
       isRefused: ({ watch, code }) =>
         !AWAY.has(code) && /^(registration|leaf|intentions)\b/.test(watch),
       plan: (stored) => {

@@ -1,6 +1,6 @@
 /**
- * What a declared upstream needs: its routes, the targets they end in, and the watches for each target; or
- * why it cannot be served. A plan is whole or refused, never half an upstream.
+ * The plan of a declared upstream: its routes, the targets they end in, and the watches for each target; or
+ * the reason why it cannot be served. A plan is whole or refused, never half an upstream.
  *
  * @module
  */

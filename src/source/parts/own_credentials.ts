@@ -17,7 +17,7 @@ import {
   type ValidationPart,
 } from "../../snapshot/mod.ts";
 
-/** What a part of a new snapshot is made with. */
+/** The previous snapshot and the version of the new one, for each part of it that is made. */
 export interface PartContext {
   readonly previous: Snapshot | undefined;
   readonly version: number;

@@ -1,4 +1,4 @@
-/** What balancers share: drawing an endpoint by weight, and the final plain search. @module */
+/** The base of all balancers: draws an endpoint by weight, and finds an allowed one at last. @module */
 
 import type { Random } from "../base/mod.ts";
 import type { EndpointRecord, Excluded } from "./types.ts";

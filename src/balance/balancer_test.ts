@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EndpointRecord } from "./types.ts";
-import { equalWeights, firstAllowed, WeightedDraw } from "./weighted.ts";
+import { equalWeights, firstAllowed, WeightedDraw } from "./balancer.ts";
 
 const records = (...weights: number[]) =>
   weights.map((weight, index) =>

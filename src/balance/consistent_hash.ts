@@ -2,7 +2,7 @@
 
 import type { Random } from "../base/mod.ts";
 import type { EndpointRecord, Excluded } from "./types.ts";
-import { Balancer, firstAllowed } from "./weighted.ts";
+import { Balancer, firstAllowed } from "./balancer.ts";
 
 export interface RingSizes {
   readonly minimumSize: number;

@@ -7,7 +7,7 @@
  */
 
 import type { EndpointRecord, Excluded } from "./types.ts";
-import type { Balancer } from "./weighted.ts";
+import type { Balancer } from "./balancer.ts";
 
 export class Group {
   #balancer: Balancer;

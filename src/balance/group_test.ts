@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EndpointRecord } from "./types.ts";
-import { Balancer } from "./weighted.ts";
+import { Balancer } from "./balancer.ts";
 import { Group } from "./group.ts";
 
 const record = (id: string) =>

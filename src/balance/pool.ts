@@ -12,7 +12,7 @@ import {
   type LoadBalancing,
   type OutlierPolicy,
 } from "./types.ts";
-import type { Balancer } from "./weighted.ts";
+import type { Balancer } from "./balancer.ts";
 import { LeastRequest, RandomChoice } from "./random.ts";
 import { Maglev, RingHash } from "./consistent_hash.ts";
 import { RoundRobin } from "./round_robin.ts";

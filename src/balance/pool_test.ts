@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { seededRandom } from "../base/mod.ts";
 import { outlierPolicy } from "./health.ts";
-import { EndpointPool } from "./pool.ts";
+import { EndpointPool, sameBalancing } from "./pool.ts";
 import type { Endpoint, EndpointState, LoadBalancing } from "./types.ts";
 
 const A: Endpoint = { id: "n1/a", host: "10.0.0.1", port: 1, weight: 1 };
@@ -299,4 +299,23 @@ test("an update that changes nothing but the order keeps the balancer's place", 
   const first = pickIds(pool, 2);
   pool.update([C, A, B]);
   assert.deepEqual([...first, ...pickIds(pool, 1)].sort(), [A.id, B.id, C.id]);
+});
+
+const KINDS: readonly LoadBalancing[] = [
+  { kind: "round_robin" },
+  { kind: "random" },
+  { kind: "maglev" },
+  { kind: "least_request", choiceCount: 2 },
+  { kind: "least_request", choiceCount: 3 },
+  { kind: "ring_hash", minimumSize: 8, maximumSize: 64 },
+  { kind: "ring_hash", minimumSize: 9, maximumSize: 64 },
+  { kind: "ring_hash", minimumSize: 8, maximumSize: 65 },
+];
+
+test("sameBalancing() distinguishes all policies and their sizes", () => {
+  for (const a of KINDS) {
+    for (const b of KINDS) {
+      assert.equal(sameBalancing(a, { ...b }), a === b, JSON.stringify([a, b]));
+    }
+  }
 });

@@ -1,7 +1,7 @@
 /** Balancers that draw endpoints at random, in proportion to their weights. @module */
 
 import type { EndpointRecord, Excluded } from "./types.ts";
-import { Balancer, firstAllowed, WeightedDraw } from "./weighted.ts";
+import { Balancer, firstAllowed, WeightedDraw } from "./balancer.ts";
 import type { Random } from "../base/mod.ts";
 
 /** Draws that may hit an excluded endpoint before the rest is searched in order. */

@@ -9,7 +9,7 @@
 
 import type { Random } from "../base/mod.ts";
 import type { EndpointRecord, Excluded } from "./types.ts";
-import { Balancer, equalWeights, firstAllowed } from "./weighted.ts";
+import { Balancer, equalWeights, firstAllowed } from "./balancer.ts";
 
 /** Turns given up to excluded endpoints before the rest is searched in order. */
 const TURNS = 4;

@@ -21,6 +21,7 @@ export {
   type ExplainResult,
   type Explanation,
   type LocalReply,
+  NO_FINDINGS,
   PLAIN_PLUGINS,
   type SplitView,
   type TargetView,

@@ -1,6 +1,12 @@
 /** Explains a request: the data paths decide, Consul adds the intentions of the callee. @module */
 
-import { type ExplainQuery, type SplitView, takeForm, type TargetView } from "../../proxy/mod.ts";
+import {
+  type ExplainQuery,
+  NO_FINDINGS,
+  type SplitView,
+  takeForm,
+  type TargetView,
+} from "../../proxy/mod.ts";
 import type { CalleeVerdict, ExplanationView } from "./verdict.ts";
 import {
   type AskCallee,
@@ -101,11 +107,11 @@ export function explainRefused(
   const id = upstream?.id ?? what;
   const at = upstream ? localAddressOf(upstream) : "";
   return {
+    ...NO_FINDINGS,
     listener: id,
     direction: "outbound",
     protocol: null,
     source: null,
-    request: null,
     upstream: id,
     verdict: "fail",
     status: 0,
@@ -115,17 +121,8 @@ export function explainRefused(
       code: "listen_failed",
       reason: `nothing listens${at && ` on ${at}`}: the upstream is refused: ${reason}`,
     },
-    rule: "",
-    permissions: [],
-    tokens: [],
-    route: null,
-    plugins: [],
-    splits: [],
-    local: null,
     requestTimeoutMs: 0,
     idleTimeoutMs: 0,
-    limits: null,
-    unknown: [],
     workers: 0,
     hasConsul,
     sourceNote: "",

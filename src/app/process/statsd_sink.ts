@@ -79,8 +79,11 @@ export function startStatsd(
         if (more > 0) add(stat, `${ms}|ms${more > 1 ? `|@${1 / more}` : ""}`);
       }
       if (counts) continue;
-      if (kind === "gauge") add(stat, `${value}|g`);
-      const more = kind === "gauge" ? 0 : since(name, value);
+      if (kind === "gauge") {
+        add(stat, `${value}|g`);
+        continue;
+      }
+      const more = since(name, value);
       if (more > 0) add(stat, `${more}|c`);
     }
     if (datagram !== "") sender.send(datagram);

@@ -35,6 +35,7 @@ import {
   limitsOf,
   type LocalReply,
   type LocalView,
+  NO_FINDINGS,
   ownAnswer,
   routeView,
   sentView,
@@ -82,23 +83,8 @@ function invalid(reason: string): ExplainResult {
   return { kind: "invalid", reason };
 }
 
-/** The findings; absent ones are as in {@link NOTHING}. */
+/** The findings; absent ones are as in {@link NO_FINDINGS}. */
 type Findings = Partial<Explanation>;
-
-const NOTHING = {
-  request: null,
-  upstream: null,
-  answer: null,
-  rule: "",
-  permissions: [],
-  tokens: [],
-  route: null,
-  plugins: [],
-  splits: [],
-  local: null,
-  limits: null,
-  unknown: [],
-} satisfies Findings;
 
 class Explainer {
   readonly #listener: ServedListener;
@@ -124,7 +110,7 @@ class Explainer {
       ? await this.#request(lines, httpListener)
       : await this.#connection();
     return {
-      ...NOTHING,
+      ...NO_FINDINGS,
       listener: name,
       direction,
       protocol: http?.protocol ?? "tcp",

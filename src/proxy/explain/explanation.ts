@@ -87,6 +87,22 @@ export interface Explanation {
   readonly unknown: readonly string[];
 }
 
+/** An explanation of a request that no stage has looked at. */
+export const NO_FINDINGS = {
+  request: null,
+  upstream: null,
+  answer: null,
+  rule: "",
+  permissions: [],
+  tokens: [],
+  route: null,
+  plugins: [],
+  splits: [],
+  local: null,
+  limits: null,
+  unknown: [],
+} satisfies Partial<Explanation>;
+
 export interface RouteView {
   readonly name: string;
   readonly service: string;

@@ -43,11 +43,13 @@ export const JOBS = 2 * availableParallelism();
 export const PURE =
   /^(?:src\/(?:base|wire|policy|chain|balance|snapshot)|test\/conformance\/balance)\//;
 /**
- * Stories about what a proxy does in a given time, with hundreds of clients or certificates of seconds:
- * they run one at a time, after the others, so that no other story takes their processor.
+ * Stories about what a proxy does in a given time, with hundreds of clients, certificates of seconds or
+ * connections that are closed a moment after their last request: they run one at a time, after the others,
+ * so that no other story takes their processor.
  */
 const ALONE: ReadonlySet<string> = new Set([
   "test/interop/http_slow_clients_test.ts",
+  "test/consul/rolling_deploy_test.ts",
   "test/consul/troubleshoot_reads_a_proxy_test.ts",
 ]);
 /** The longest suite takes 40 s on 2 quiet cores. */

@@ -9,6 +9,7 @@ import {
 import { createServer as createSecureServer } from "node:https";
 import { type Clock, formatAddress, type Log, messageOf, ProxyError } from "../../base/mod.ts";
 import { refuseWebPage } from "../../http/mod.ts";
+import { writeStream } from "./event_stream.ts";
 import { machineNames } from "./guard.ts";
 
 export interface Listening {
@@ -31,7 +32,8 @@ export interface ServedRequest {
 interface ServedAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
+  /** A stream ends when the client leaves or the server closes. */
+  readonly body: string | ReadableStream<Uint8Array>;
 }
 
 /** PEM texts that were checked before. Clients must show a certificate that one of `caPem` has signed. */
@@ -62,10 +64,11 @@ const LIMITS = {
 } as const;
 
 const TOO_MANY = refusal(503, "Cannot answer now: too many requests are being answered\n");
+const TOO_MANY_STREAMS = refusal(503, "Cannot answer now: too many clients follow this proxy\n");
 /** A method or target that no web server has. */
 const MALFORMED = refusal(400, "Cannot answer this request: it is malformed\n");
 
-function refusal(status: number, body: string): ServedAnswer {
+function refusal(status: number, body: string): ServedAnswer & { readonly body: string } {
   const headers = { "content-type": "text/plain; charset=utf-8", connection: "close" };
   return { status, headers, body };
 }
@@ -74,9 +77,11 @@ function refusal(status: number, body: string): ServedAnswer {
 export async function startHttpServer(options: HttpServerOptions, log: Log): Promise<Listening> {
   const { host, port, name, clock, tls } = options;
   const limit = new AdminConnectionLimit(clock);
+  const closing = new AbortController();
+  const { signal } = closing;
   const listener = (request: IncomingMessage, response: ServerResponse) => {
     request.resume();
-    void respond(request, response, { limit, options });
+    void respond(request, response, { limit, options, signal });
   };
   const server = tls
     ? createSecureServer({
@@ -109,7 +114,9 @@ export async function startHttpServer(options: HttpServerOptions, log: Log): Pro
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
-        server.closeAllConnections();
+        closing.abort();
+        // Streams write their last chunk first.
+        setImmediate(() => server.closeAllConnections());
       }),
   };
 }
@@ -117,16 +124,31 @@ export async function startHttpServer(options: HttpServerOptions, log: Log): Pro
 async function respond(
   { socket, method = "", url: target = "", headers }: IncomingMessage,
   response: ServerResponse,
-  { limit, options }: { readonly limit: AdminConnectionLimit; readonly options: HttpServerOptions },
+  { limit, options, signal }: {
+    readonly limit: AdminConnectionLimit;
+    readonly options: HttpServerOptions;
+    readonly signal: AbortSignal;
+  },
 ): Promise<void> {
   const isAuthorized = !options.tls || "authorized" in socket && socket.authorized === true;
   const peer = socket.remoteAddress ?? "";
   const answer = limit.serve(socket, response, options.isProbe?.(target) ?? false)
     ? await options.answer({ method, target, headers, peer, isAuthorized }).catch(() => MALFORMED)
     : TOO_MANY;
-  const length = { "content-length": Buffer.byteLength(answer.body) };
-  response.writeHead(answer.status, { ...answer.headers, ...length });
-  response.end(method === "HEAD" ? "" : answer.body);
+  const { status, body } = answer;
+  if (typeof body === "string") return answerWhole(body, answer);
+  if (!limit.stream(socket)) {
+    await body.cancel();
+    return answerWhole(TOO_MANY_STREAMS.body, TOO_MANY_STREAMS);
+  }
+  response.writeHead(status, { ...answer.headers, connection: "close" });
+  return await writeStream(response, body, { clock: options.clock, signal });
+
+  function answerWhole(text: string, { status, headers }: Omit<ServedAnswer, "body">): void {
+    const length = { "content-length": Buffer.byteLength(text) };
+    response.writeHead(status, { ...headers, ...length });
+    response.end(method === "HEAD" ? "" : text);
+  }
 }
 
 export function codeOf(error: unknown): string {
@@ -147,6 +169,8 @@ type Socket = IncomingMessage["socket"];
 
 const PLACES = 64;
 const FOR_PROBES = 2;
+/** Places that streams may take: they last as long as their clients want. */
+const STREAMS = 16;
 /** The client of a request that lasts so long does not read the answer: its connection counts as idle. */
 const SLOW_MS = 10_000;
 
@@ -156,13 +180,15 @@ export class AdminConnectionLimit {
   readonly #idle = new Set<Socket>();
   /** Longest busy first. */
   readonly #busy = new Map<Socket, { requests: number; readonly sinceMs: number }>();
+  readonly #streams = new Set<Socket>();
 
   constructor(clock: Pick<Clock, "monotonic">) {
     this.#clock = clock;
   }
 
   enter(socket: Socket): void {
-    if (this.#idle.size + this.#busy.size >= PLACES && !this.#makeRoom()) {
+    const taken = this.#idle.size + this.#busy.size + this.#streams.size;
+    if (taken >= PLACES && !this.#makeRoom()) {
       socket.destroy();
       return;
     }
@@ -172,10 +198,12 @@ export class AdminConnectionLimit {
 
   /** Call for each request. False: there is no place for it. */
   serve(socket: Socket, answer: ServerResponse, isProbe: boolean): boolean {
+    // Its response would wait for the end of the stream.
+    if (this.#streams.has(socket)) return !this.#end(socket);
     const busy = this.#busy.get(socket);
     if (busy) busy.requests++;
     else {
-      if (!isProbe && this.#busy.size >= PLACES - FOR_PROBES) return false;
+      if (!isProbe && this.#busy.size + this.#streams.size >= PLACES - FOR_PROBES) return false;
       this.#idle.delete(socket);
       this.#busy.set(socket, { requests: 1, sinceMs: this.#clock.monotonic() });
     }
@@ -183,7 +211,16 @@ export class AdminConnectionLimit {
     return true;
   }
 
+  /** The response of this busy connection is a stream. False: there are too many. */
+  stream(socket: Socket): boolean {
+    if (this.#busy.get(socket)?.requests !== 1 || this.#streams.size >= STREAMS) return false;
+    this.#busy.delete(socket);
+    this.#streams.add(socket);
+    return true;
+  }
+
   #answered(socket: Socket): void {
+    this.#streams.delete(socket);
     const busy = this.#busy.get(socket);
     if (!busy || --busy.requests > 0) return;
     this.#busy.delete(socket);
@@ -208,6 +245,7 @@ export class AdminConnectionLimit {
   #leave(socket: Socket): void {
     this.#idle.delete(socket);
     this.#busy.delete(socket);
+    this.#streams.delete(socket);
   }
 }
 

@@ -4,6 +4,7 @@ import { formatAddress, type Log, ProxyError } from "../../base/mod.ts";
 import { createAdmin, isProbe } from "../admin.ts";
 import type { AdminAddress } from "../ask_admin.ts";
 import type { AdminView } from "../view.ts";
+import { EVENT_STREAM_TYPE } from "./event_stream.ts";
 import { machineNames, tokenFault } from "./guard.ts";
 import {
   codeOf,
@@ -88,7 +89,9 @@ function started(
     const own = headers as Readonly<Record<string, string>>;
     const reply = await app.fetch(new Request(url, { method, headers: own }), { peer });
     const { status } = reply;
-    return { status, headers: Object.fromEntries(reply.headers), body: await reply.text() };
+    const isStream = reply.headers.get("content-type") === EVENT_STREAM_TYPE;
+    const body = isStream && reply.body || await reply.text();
+    return { status, headers: Object.fromEntries(reply.headers), body };
   };
   const { clock } = view;
   return startHttpServer({ host, port, name: "admin server", clock, isProbe, answer }, log);

@@ -26,6 +26,7 @@ const LINES = [
   "wait-ready -admin :19001 -timeout 5s",
   "explain -sidecar-for web GET http://db/a?b -H x-a:b -json",
   "explain -inbound -source shop /a",
+  "status -admin 127.0.0.1:19001,:19002 -json -no-color",
   "help proxy",
 ];
 const FLAGS = PROXY_FLAGS.flatMap(({ flags }) => flags.map(({ name }) => `-${name}`));

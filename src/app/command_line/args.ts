@@ -14,10 +14,12 @@ import { type DataplaneWords, parseDataplane } from "../consul_dataplane/values.
 import type { PluginTask } from "../commands/plugin/run_plugin.ts";
 import type { DevOptions } from "../commands/run_dev.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
+import type { StatusOptions } from "../commands/live/run_status.ts";
+import { readStatus } from "./args_live.ts";
 import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
-import { DEV_FLAGS, EXPLAIN_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
+import { DEV_FLAGS, EXPLAIN_FLAGS, STATUS_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
 import {
   readChoice,
   readDurationMs,
@@ -38,6 +40,7 @@ export const HELP_TOPICS = [
   "dev",
   "wait-ready",
   "explain",
+  "status",
   "plugin",
   "version",
 ] as const;
@@ -56,6 +59,7 @@ export type Command =
     readonly upstreams: boolean;
   }
   | { readonly kind: "explain"; readonly options: ExplainOptions }
+  | { readonly kind: "status"; readonly options: StatusOptions }
   | { readonly kind: "plugin"; readonly task: PluginTask }
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
@@ -80,6 +84,8 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
       return parseWaitReady(rest, env);
     case "explain":
       return parseExplain(rest, env);
+    case "status":
+      return parseStatus(rest, env);
     case "plugin":
       return parsePlugin(rest, env);
     case "version":
@@ -186,6 +192,12 @@ function parseExplain(argv: readonly string[], env: Env): Command {
   });
   if (flags.helpWanted) return { kind: "help", topic: "explain" };
   return { kind: "explain", options: readExplain(flags, readWhichProxy(flags, env)) };
+}
+
+function parseStatus(argv: readonly string[], env: Env): Command {
+  const flags = flagsOf("status", argv, env, STATUS_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: "status" };
+  return { kind: "status", options: readStatus(flags) };
 }
 
 function parsePlugin(argv: readonly string[], env: Env): Command {

@@ -60,6 +60,30 @@ The proxy (one of these)
 ${PROXY_CHOICE}
 `);
 
+/** Rows for the commands that show several running proxies. */
+const SIDECARS_CHOICE = `\
+  -sidecar-for ID ...
+      Only the proxy that was started with this, or is registered as ID-sidecar-proxy.
+  -proxy-id ID ...
+      Only this registered proxy.
+  -config FILE ...
+      Only the proxy that was started with this file.
+  -admin ADDRESS ... (default: those that answer on ports 19000 to 19100 of 127.0.0.1)
+      The proxies with these admin servers, [host]:port; several are separated by commas.`;
+
+const NO_COLOR = `\
+  -no-color
+      Write no colours, also to a terminal. The variable NO_COLOR does the same.`;
+
+export const STATUS_FLAGS = readFlagTable(`
+Flags
+  -json
+      Write the answer as JSON.
+${NO_COLOR}
+Proxies (default: all of this machine)
+${SIDECARS_CHOICE}
+`);
+
 export const PLUGIN_DEV_FLAGS = readFlagTable(`
 Flags of dev
   -config JSON (default: {})

@@ -32,6 +32,8 @@ async function run(command: Command): Promise<number> {
       return await (await import("../commands/wait_ready.ts")).runWaitReady(command);
     case "explain":
       return await (await import("../commands/run_explain.ts")).runExplain(command.options);
+    case "status":
+      return await (await import("../commands/live/run_status.ts")).runStatus(command.options);
     case "plugin":
       return await (await import("../commands/plugin/run_plugin.ts")).runPlugin(command.task);
     case "dev":

@@ -4,7 +4,13 @@ import { DATAPLANE_FLAGS } from "../consul_dataplane/flags.ts";
 import type { HelpTopic } from "./args.ts";
 import type { FlagGroup, FlagSpec } from "../flags/parse_flags.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
-import { DEV_FLAGS, EXPLAIN_FLAGS, PLUGIN_DEV_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
+import {
+  DEV_FLAGS,
+  EXPLAIN_FLAGS,
+  PLUGIN_DEV_FLAGS,
+  STATUS_FLAGS,
+  WAIT_READY_FLAGS,
+} from "./command_flags.ts";
 
 const WIDTH = 100;
 const COLUMN = 34;
@@ -15,6 +21,7 @@ const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> = {
   dev: DEV_FLAGS,
   "wait-ready": WAIT_READY_FLAGS,
   explain: EXPLAIN_FLAGS,
+  status: STATUS_FLAGS,
   plugin: PLUGIN_DEV_FLAGS,
 };
 
@@ -40,6 +47,7 @@ Commands:
   dev            Run an agent in memory, to try a mesh without Consul
   wait-ready     Wait until a running proxy is ready
   explain        Say what would happen to a request now, and why
+  status         Show every sidecar of this machine: state, certificate, endpoints, troubles
   plugin         List plugins; create, check and test your own
   version        Print version, commit and engine
   help COMMAND   Show the flags of a command, and examples
@@ -169,6 +177,23 @@ Examples:
   postern explain -sidecar-for db-1 -inbound -source shop PUT /orders/7
   # Whether batch may connect to a TCP service:
   postern explain -sidecar-for db-1 -inbound -source batch
+
+{flags}
+`,
+  status: `Usage: postern status [flags]
+
+Shows the sidecars of this machine: state with the reasons, identity, time left of the certificate
+that expires first, endpoints of its upstreams (healthy of all, and ejected ones), open connections,
+and what is wrong. They are found by their admin servers; Consul is not asked. Exits with 0 if all
+are ready, with 1 if some are not, with 2 if there is none.
+
+Examples:
+  # Every sidecar of this machine:
+  postern status
+  # One of them, in a script:
+  postern status -sidecar-for web-1 -json
+  # Sidecars with admin addresses of their own:
+  postern status -admin 127.0.0.1:9901,10.0.0.7:19000
 
 {flags}
 `,

@@ -3,12 +3,12 @@
 import { resolve } from "node:path";
 import * as v from "valibot";
 import { ADMIN_PORTS, type AdminAddress, type AskAdmin } from "../../admin/mod.ts";
-import type { Address } from "../../base/mod.ts";
+import { type Address, formatAddress } from "../../base/mod.ts";
 import { parseJson } from "../../wire/mod.ts";
 import type { ProxyMode } from "../flags/proxy_options.ts";
 
 /** The flag of `postern proxy` that a proxy was started with. */
-interface WantedProxy {
+export interface WantedProxy {
   readonly flag: "sidecar-for" | "proxy-id" | "config";
   readonly value: string;
   /** Only a proxy of this agent; absent: of any agent. */
@@ -23,6 +23,18 @@ interface WantedProxy {
 export type WhichProxy =
   | { readonly kind: "address"; readonly admin: Extract<Address, { kind: "tcp" }> }
   | { readonly kind: "proxy"; readonly wanted: WantedProxy };
+
+/** Selects running proxies for the commands that show several. */
+export type WhichSidecars =
+  | { readonly kind: "all" }
+  | { readonly kind: "addresses"; readonly admins: readonly AdminAddress[] }
+  | { readonly kind: "proxies"; readonly wanted: readonly WantedProxy[] };
+
+export interface FoundSidecar {
+  readonly admin: AdminAddress;
+  /** `127.0.0.1:19000`. */
+  readonly at: string;
+}
 
 type FoundAdmin =
   | { readonly kind: "found"; readonly admin: AdminAddress }
@@ -154,6 +166,22 @@ async function answering(ask: AskAdmin, own?: AdminAddress) {
     return info ? [{ info, admin, at: `${HOST}:${port}` }] : [];
   }));
   return all.flat();
+}
+
+/** Addresses are taken as they are; otherwise those of this machine that answer, by port. */
+export async function findSidecars(
+  which: WhichSidecars,
+  ask: AskAdmin,
+): Promise<readonly FoundSidecar[]> {
+  if (which.kind === "addresses") {
+    return which.admins.map((admin) => ({
+      admin,
+      at: formatAddress({ ...admin, kind: "tcp" }),
+    }));
+  }
+  const found = await answering(ask);
+  if (which.kind === "all") return found;
+  return found.filter(({ info }) => which.wanted.some((wanted) => isMeant(wanted, info)));
 }
 
 /** Describes the proxy whose admin server has this address; undefined: none answers. */

@@ -1,0 +1,289 @@
+/** `postern status`: the state of every sidecar of this machine. @module */
+
+import process from "node:process";
+import * as v from "valibot";
+import { type AskAdmin, askAdmin } from "../../../admin/mod.ts";
+import { escapeUnseen, formatSpanMs, messageOf } from "../../../base/mod.ts";
+import { parseJson } from "../../../wire/mod.ts";
+import { findSidecars, type FoundSidecar, type WhichSidecars } from "../../process/find_admin.ts";
+import {
+  type Cell,
+  type Column,
+  paint,
+  type Screen,
+  screenOf,
+  tableLines,
+  tableWidth,
+  tint,
+  type Tinted,
+  type Tone,
+  wrapped,
+} from "./terminal.ts";
+
+export interface StatusOptions {
+  readonly which: WhichSidecars;
+  readonly json: boolean;
+  readonly noColor: boolean;
+}
+
+type SidecarState = "ready" | "not ready" | "starting" | "draining" | "no answer";
+
+interface SidecarStatus {
+  /** `127.0.0.1:19000`. */
+  readonly admin: string;
+  readonly service: string;
+  readonly proxyId: string;
+  readonly state: SidecarState;
+  /** Why it is not ready. */
+  readonly reasons: readonly string[];
+  /** Faults beside that: refused and unusable upstreams, pages that could not be read. */
+  readonly troubles: readonly string[];
+  /** SPIFFE URI; `""`: none. */
+  readonly identity: string;
+  /** The certificate that expires first; `null`: none. */
+  readonly certificate: CertificateStatus | null;
+  /** All upstreams together. */
+  readonly endpoints: EndpointCounts;
+  readonly openConnections: number;
+  readonly version: string;
+  readonly pid: number | null;
+  /** `2d3h`. */
+  readonly uptime: string;
+}
+
+interface CertificateStatus {
+  readonly notAfter: string;
+  readonly daysLeft: number;
+  readonly nearExpiry: boolean;
+}
+
+interface EndpointCounts {
+  readonly total: number;
+  readonly healthy: number;
+  readonly ejected: number;
+}
+
+const ASK_TIMEOUT_MS = 5_000;
+/** Room for the certificates and endpoints of a large gateway. */
+const LIMIT_BYTES = 8 * 1_048_576;
+const NONE_FOUND = 2;
+
+const Info = v.object({
+  uptime_all_epochs: v.optional(v.string(), ""),
+  node: v.object({ id: v.string(), cluster: v.string() }),
+  postern: v.object({
+    version: v.string(),
+    pid: v.optional(v.number()),
+    options: v.object({ config: v.optional(v.string()), sidecarFor: v.optional(v.string()) }),
+  }),
+});
+const Certs = v.object({
+  uri: v.optional(v.string(), ""),
+  certificates: v.array(v.object({
+    cert_chain: v.array(v.object({
+      expiration_time: v.string(),
+      days_left: v.number(),
+      near_expiry: v.boolean(),
+    })),
+  })),
+});
+const Clusters = v.object({
+  endpoints: v.array(v.object({ ejectedForMs: v.number(), lastResort: v.boolean() })),
+});
+const Connections = v.object({ total: v.number() });
+
+/** 0: all are ready, 1: some are not, 2: there is none. */
+export async function runStatus(options: StatusOptions): Promise<number> {
+  const { text, fault = "", exitCode } = await statusText(options, screenOf(options), askAdmin);
+  process.stdout.write(text);
+  process.stderr.write(fault);
+  return exitCode;
+}
+
+interface StatusText {
+  readonly text: string;
+  /** For standard error. */
+  readonly fault?: string;
+  readonly exitCode: number;
+}
+
+export async function statusText(
+  { which, json }: StatusOptions,
+  screen: Screen,
+  ask: AskAdmin,
+): Promise<StatusText> {
+  const sidecars = await Promise.all(
+    (await findSidecars(which, ask)).map((found) => statusOf(found, ask)),
+  );
+  const exitCode = sidecars.every(({ state }) => state === "no answer")
+    ? NONE_FOUND
+    : sidecars.every(({ state }) => state === "ready")
+    ? 0
+    : 1;
+  if (json) return { text: `${escapeUnseen(JSON.stringify({ sidecars }))}\n`, exitCode };
+  if (sidecars.length === 0) return { text: "", fault: `postern: ${noneFound(which)}\n`, exitCode };
+  return { text: statusLines(sidecars, screen).map((line) => `${line}\n`).join(""), exitCode };
+}
+
+/** For all commands that show several sidecars. */
+export function noneFound(which: WhichSidecars): string {
+  const what = which.kind === "proxies"
+    ? which.wanted.map(({ flag, value }) => `-${flag} ${value}`).join(" or ")
+    : "any proxy";
+  return `Cannot find ${what}: no admin server on ports 19000 to 19100 of 127.0.0.1 is its own; ` +
+    "start it, or give its -admin-bind, where it has one, as -admin";
+}
+
+async function statusOf({ admin, at }: FoundSidecar, ask: AskAdmin): Promise<SidecarStatus> {
+  const troubles: string[] = [];
+  const read = async (path: string) =>
+    (await ask(admin, { path, timeoutMs: ASK_TIMEOUT_MS, limitBytes: LIMIT_BYTES })).body;
+  const page = async <T>(path: string, schema: v.GenericSchema<unknown, T>, without: T) => {
+    try {
+      return v.parse(schema, parseJson(await read(path)));
+    } catch (error) {
+      troubles.push(`Cannot read ${path}: ${messageOf(error)}`);
+      return without;
+    }
+  };
+  let info: v.InferOutput<typeof Info>;
+  let ready: string;
+  try {
+    [info, ready] = await Promise.all([
+      read("/server_info").then((body) => v.parse(Info, parseJson(body))),
+      read("/ready"),
+    ]);
+  } catch (error) {
+    return { ...NO_ANSWER, admin: at, reasons: [whyNot(error)] };
+  }
+  const [certs, { endpoints }, { total }] = await Promise.all([
+    page("/certs", Certs, { uri: "", certificates: [] }),
+    page("/clusters?format=postern", Clusters, { endpoints: [] }),
+    page("/connections?limit=0", Connections, { total: 0 }),
+  ]);
+  const { node, postern, uptime_all_epochs: uptime } = info;
+  const [name = "", ...lines] = ready.trimEnd().split("\n");
+  const isWarning = (line: string) => line.startsWith("warning: ");
+  const inUse = endpoints.filter(({ lastResort }) => !lastResort);
+  const ejected = inUse.filter(({ ejectedForMs }) => ejectedForMs > 0).length;
+  const { config = "", sidecarFor = "" } = postern.options;
+  return {
+    admin: at,
+    service: node.cluster || sidecarFor,
+    proxyId: node.id || config,
+    state: STATES[name] ?? "not ready",
+    reasons: lines.filter((line) => !isWarning(line)),
+    troubles: [
+      ...lines.filter(isWarning).map((line) => line.slice("warning: ".length)),
+      ...troubles,
+    ],
+    identity: certs.uri,
+    certificate: firstToExpire(certs),
+    endpoints: { total: inUse.length, healthy: inUse.length - ejected, ejected },
+    openConnections: total,
+    version: postern.version,
+    pid: postern.pid ?? null,
+    uptime: uptime && formatSpanMs(parseFloat(uptime) * 1_000),
+  };
+}
+
+const NO_ANSWER: Omit<SidecarStatus, "admin" | "reasons"> = {
+  service: "",
+  proxyId: "",
+  state: "no answer",
+  troubles: [],
+  identity: "",
+  certificate: null,
+  endpoints: { total: 0, healthy: 0, ejected: 0 },
+  openConnections: 0,
+  version: "",
+  pid: null,
+  uptime: "",
+};
+
+const STATES: Readonly<Record<string, SidecarState>> = {
+  LIVE: "ready",
+  DRAINING: "draining",
+  PRE_INITIALIZING: "starting",
+};
+
+/** The schema's words mean nothing to an operator. */
+function whyNot(error: unknown): string {
+  return v.isValiError(error) || error instanceof SyntaxError
+    ? "another program than a proxy answers there"
+    : messageOf(error);
+}
+
+function firstToExpire({ certificates }: v.InferOutput<typeof Certs>): CertificateStatus | null {
+  const [first] = certificates.flatMap(({ cert_chain: chain }) => chain)
+    .sort((a, b) => a.days_left - b.days_left);
+  if (!first) return null;
+  const { expiration_time: notAfter, days_left: daysLeft, near_expiry: nearExpiry } = first;
+  return { notAfter, daysLeft, nearExpiry };
+}
+
+interface StatusColumn extends Column {
+  readonly cell: (status: SidecarStatus) => Cell;
+  /** Left out first where the terminal is too narrow. */
+  readonly optional?: true;
+}
+
+const STATUS_COLUMNS: readonly StatusColumn[] = [
+  { title: "SERVICE", shrinksTo: 8, cell: ({ service }) => service || "-" },
+  { title: "PROXY", shrinksTo: 8, cell: ({ proxyId }) => proxyId || "-" },
+  { title: "STATE", cell: ({ state }) => tint(state, TONES[state]) },
+  { title: "CERT", align: "right", cell: ({ certificate }) => certificateCell(certificate) },
+  { title: "ENDPOINTS", cell: ({ endpoints }) => endpointsCell(endpoints) },
+  {
+    title: "CONNS",
+    align: "right",
+    cell: ({ pid, openConnections }) => pid === null ? "-" : String(openConnections),
+  },
+  { title: "UP", align: "right", cell: ({ uptime }) => uptime || "-", optional: true },
+  { title: "PID", align: "right", cell: ({ pid }) => pid === null ? "-" : String(pid) },
+  { title: "VERSION", cell: ({ version }) => version || "-" },
+  // The form without a host is what -admin takes, too.
+  { title: "ADMIN", cell: ({ admin }) => admin.replace(/^127\.0\.0\.1(?=:)/, "") },
+];
+const IDENTITY: StatusColumn = { title: "IDENTITY", cell: ({ identity }) => identity || "-" };
+
+const TONES: Readonly<Record<SidecarState, Tone>> = {
+  ready: "good",
+  draining: "warn",
+  starting: "warn",
+  "not ready": "bad",
+  "no answer": "bad",
+};
+
+function statusLines(sidecars: readonly SidecarStatus[], screen: Screen): readonly string[] {
+  const rowsOf = (columns: readonly StatusColumn[]) =>
+    sidecars.map((status) => columns.map(({ cell }) => cell(status)));
+  const fewest = STATUS_COLUMNS.filter(({ optional }) => !optional);
+  const columns =
+    [[...STATUS_COLUMNS, IDENTITY], STATUS_COLUMNS].find((columns) =>
+      screen.width === undefined || tableWidth(columns, rowsOf(columns)) <= screen.width
+    ) ?? fewest;
+  const [head = "", ...lines] = tableLines(columns, rowsOf(columns), screen);
+  const below = (text: string, tone: Tone) =>
+    wrapped(text, "  ", screen).map((line) => paint(tint(line, tone), screen));
+  const details = ({ identity, reasons, troubles }: SidecarStatus) => [
+    ...columns.includes(IDENTITY) || identity === "" ? [] : below(identity, "dim"),
+    ...reasons.flatMap((reason) => below(reason, "bad")),
+    ...troubles.flatMap((trouble) => below(trouble, "warn")),
+  ];
+  return [head, ...sidecars.flatMap((status, index) => [lines[index] ?? "", ...details(status)])];
+}
+
+function certificateCell(certificate: CertificateStatus | null): Tinted {
+  if (!certificate) return tint("-", undefined);
+  const { daysLeft, nearExpiry } = certificate;
+  if (daysLeft < 0) return tint("expired", "bad");
+  const left = formatSpanMs(daysLeft * 86_400_000);
+  return nearExpiry ? tint(`${left}!`, "warn") : tint(left, undefined);
+}
+
+function endpointsCell({ total, healthy, ejected }: EndpointCounts): Tinted {
+  if (total === 0) return tint("-", undefined);
+  const text = `${healthy}/${total}${ejected > 0 ? `, ${ejected} ejected` : ""}`;
+  return tint(text, healthy === 0 ? "bad" : healthy < total ? "warn" : undefined);
+}

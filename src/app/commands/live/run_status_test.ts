@@ -1,0 +1,101 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { type AskAdmin, askAdmin, startAdmin } from "../../../admin/mod.ts";
+import { silentLog } from "../../../base/mod.ts";
+import { fakeAdminView, TOKEN } from "../../../../test/kit/admin/admin_view.ts";
+import { statusText } from "./run_status.ts";
+
+const BIND = { kind: "address", host: "127.0.0.1", port: 0 } as const;
+const PIPED = { width: undefined, color: false };
+
+async function twoSidecars() {
+  const views = [fakeAdminView(), fakeAdminView()] as const;
+  const servers = await Promise.all(
+    views.map((view) => startAdmin(view, { bind: BIND }, silentLog)),
+  );
+  const admins = servers.map(({ address }) => address);
+  return {
+    views,
+    admins,
+    which: { kind: "addresses", admins } as const,
+    async [Symbol.asyncDispose]() {
+      await Promise.all(servers.map((server) => server.close()));
+    },
+  };
+}
+
+test("statusText() shows each sidecar with what is wrong, and exits with 1", async () => {
+  await using two = await twoSidecars();
+  two.views[1].ready = false;
+  const options = { which: two.which, json: false, noColor: false };
+  const { text, exitCode } = await statusText(options, PIPED, askAdmin);
+  const [head = "", first = "", refused = "", second = "", reason = ""] = text.split("\n");
+  assert.match(
+    head,
+    /^SERVICE +PROXY +STATE +CERT +ENDPOINTS +CONNS +UP +PID +VERSION +ADMIN +IDEN/,
+  );
+  assert.match(
+    first,
+    new RegExp(`^web +web-1-sidecar-proxy +ready .* :${two.admins[0]?.port} `),
+  );
+  assert.match(first, /spiffe:\/\/\S+\/svc\/web$/);
+  assert.equal(refused, "  upstream <x>: mesh gateways are not there yet");
+  assert.match(second, /^web +web-1-sidecar-proxy +not ready /);
+  assert.equal(reason, "  waiting for the leaf certificate");
+  assert.equal(exitCode, 1);
+  assert.ok(!text.includes(TOKEN));
+});
+
+test("statusText() as JSON has the same facts, and exits with 0 when all are ready", async () => {
+  await using two = await twoSidecars();
+  const options = { which: two.which, json: true, noColor: false };
+  const { text, exitCode } = await statusText(options, PIPED, askAdmin);
+  const { sidecars } = JSON.parse(text);
+  assert.equal(exitCode, 0);
+  assert.deepEqual(sidecars.map(({ state }: { state: string }) => state), ["ready", "ready"]);
+  const { endpoints, certificate, openConnections } = sidecars[0];
+  assert.deepEqual(endpoints, { total: 1, healthy: 1, ejected: 0 });
+  assert.equal(typeof certificate.daysLeft, "number");
+  assert.equal(typeof openConnections, "number");
+});
+
+for (
+  const [name, body, want] of [
+    ["does not answer", undefined, /no answer .*\n {2}connection refused/s],
+    ["is another program's", "<html>", /no answer .*\n {2}another program than a proxy/s],
+  ] as const
+) {
+  test(`statusText() exits with 2 where the only address ${name}`, async () => {
+    const ask: AskAdmin = () =>
+      body === undefined
+        ? Promise.reject(new Error("connection refused"))
+        : Promise.resolve({ status: 200, body });
+    const which = { kind: "addresses", admins: [{ host: "127.0.0.1", port: 1 }] } as const;
+    const { text, exitCode } = await statusText({ which, json: false, noColor: true }, PIPED, ask);
+    assert.match(text, want);
+    assert.equal(exitCode, 2);
+  });
+}
+
+test("statusText() finds sidecars by their ports, and says where it looked", async () => {
+  const which = {
+    kind: "proxies",
+    wanted: [{ flag: "sidecar-for", value: "web-1" }],
+  } as const;
+  await using two = await twoSidecars();
+  const admin = two.admins[0];
+  assert.ok(admin);
+  // One of the searched ports leads to the first sidecar.
+  const ask: AskAdmin = ({ port }, question) =>
+    port === 19_042 ? askAdmin(admin, question) : Promise.reject(new Error("refused"));
+  const options = { json: false, noColor: true };
+  const found = await statusText({ ...options, which }, PIPED, ask);
+  assert.match(found.text, /web-1-sidecar-proxy .* :19042 /);
+  const wanted = [{ flag: "sidecar-for", value: "db-1" }] as const;
+  const none = await statusText({ ...options, which: { kind: "proxies", wanted } }, PIPED, ask);
+  assert.equal(none.exitCode, 2);
+  assert.match(
+    none.fault ?? "",
+    /^postern: Cannot find -sidecar-for db-1: no admin server on ports/,
+  );
+});

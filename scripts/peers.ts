@@ -57,6 +57,8 @@ const PEERS: Readonly<Record<string, Peer>> = {
   nghttp: aptPeer("nghttp", "nghttp2-client"),
   h2load: aptPeer("h2load", "nghttp2-client"),
   slowhttptest: aptPeer("slowhttptest"),
+  prometheus: aptPeer("prometheus"),
+  promtool: aptPeer("promtool", "prometheus"),
   // Chromium without windows: a fifth less to fetch than the package with them.
   chromium: aptPeer("chromium-headless-shell"),
   "redis-server": aptPeer("redis-server"),

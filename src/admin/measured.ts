@@ -13,6 +13,7 @@ import { statsPages } from "./stats.ts";
 import type { AdminView } from "./view.ts";
 import { upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
 import { configuredTags, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
+import { stateSamples } from "./envoy/server_state.ts";
 import { envoyStats } from "./envoy/envoy_stats.ts";
 
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
@@ -28,7 +29,8 @@ export async function measuredData(view: AdminView): Promise<MergedView> {
   const { merged, listeners } = await shownData(view);
   const troubles = upstreamTroubles(view, merged.endpoints);
   const usable = [...usableSamples(listeners), ...upstreamSamples(view, troubles)];
-  return { ...merged, samples: [...merged.samples, ...usable] };
+  const state = await stateSamples(view, merged.workers);
+  return { ...merged, samples: [...merged.samples, ...usable, ...state] };
 }
 
 /** Metrics for Prometheus, ending with a line break. */

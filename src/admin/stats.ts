@@ -118,7 +118,11 @@ export function statsPages(
         help: envoyHelp(name),
         labels: { ...stat.labels, ...labels },
       }));
-      return formatPrometheus(own) + formatPrometheus(samples, "envoy_");
+      const [ours = [], standard = []] = [false, true].map((is) =>
+        own.filter(({ name }) => name.startsWith("process_") === is)
+      );
+      return formatPrometheus(ours) + formatPrometheus(samples, "envoy_") +
+        formatPrometheus(standard, "");
     },
   };
 }

@@ -184,29 +184,35 @@ export function cumulative(counts: readonly number[]): readonly number[] {
   return counts.map((count) => sum += count);
 }
 
-/** Prometheus text exposition format 0.0.4; every name gets the prefix. */
+/**
+ * Prometheus text exposition format 0.0.4; every name gets the prefix. A name that ends in `_ms` is shown
+ * in seconds, Prometheus' unit, with `_seconds` in its place.
+ */
 export function formatPrometheus(samples: readonly Sample[], prefix = "postern_"): string {
   const byName = [...Map.groupBy(samples, (sample) => sample.name)];
   let text = "";
   for (const [own, list] of byName.sort(([a], [b]) => a < b ? -1 : 1)) {
-    const name = `${prefix}${own}`;
+    const isMs = own.endsWith("_ms");
+    const name = `${prefix}${isMs ? own.replace(/_ms$/, "_seconds") : own}`;
     const { help = "", kind } = list[0] ?? {};
     text += `# HELP ${name} ${escapeText(help)}\n# TYPE ${name} ${kind}\n`;
-    for (const sample of list) text += linesOf(name, sample);
+    for (const sample of list) text += linesOf(name, sample, isMs ? MS_PER_SECOND : 1);
   }
   return text;
 }
 
-function linesOf(name: string, { labels, value, counts }: Sample): string {
+const MS_PER_SECOND = 1_000;
+
+function linesOf(name: string, { labels, value, counts }: Sample, divisor: number): string {
   const pairs = Object.entries(labels).map(([key, label]) => `${key}="${escapeLabel(label)}"`);
-  if (!counts) return line(name, pairs, value);
+  if (!counts) return line(name, pairs, value / divisor);
   const upTo = cumulative(counts);
   const buckets = upTo.map((count, bucket) => {
     const bound = BUCKETS_MS[bucket];
-    const le = `le="${bound === undefined ? "+Inf" : bound}"`;
+    const le = `le="${bound === undefined ? "+Inf" : bound / divisor}"`;
     return line(`${name}_bucket`, [...pairs, le], count);
   });
-  return buckets.join("") + line(`${name}_sum`, pairs, value) +
+  return buckets.join("") + line(`${name}_sum`, pairs, value / divisor) +
     line(`${name}_count`, pairs, upTo.at(-1) ?? 0);
 }
 

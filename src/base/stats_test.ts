@@ -152,30 +152,37 @@ test("formatPrometheus() escapes the help text and writes infinity as +Inf", () 
 
 test("formatPrometheus() of nothing is empty", () => assert.equal(formatPrometheus([]), ""));
 
-test("formatPrometheus() writes a histogram with its observed counts and sum", () => {
+test("formatPrometheus() writes a histogram with its observed counts and sum, in seconds", () => {
   const stats = new Stats();
   const label = 'a "b"\\\nc';
   const histogram = stats.histogram("d_ms", "How long", { listener: label });
   for (const ms of [0.2, 3, 3, 40.125, 1e12]) histogram.observe(ms);
   stats.histogram("d_ms", "How long", { listener: "idle" });
   const text = formatPrometheus(stats.samples());
-  assert.match(text, /^# HELP postern_d_ms How long\n# TYPE postern_d_ms histogram\n/);
+  assert.match(text, /^# HELP postern_d_seconds How long\n# TYPE postern_d_seconds histogram\n/);
   const series = parse(text);
   const of = (name: string, whose: string) =>
     series.filter((line) => line.name === name && line.labels["listener"] === whose);
-  const buckets = of("postern_d_ms_bucket", label);
+  const buckets = of("postern_d_seconds_bucket", label);
   assert.deepEqual(
     buckets.map(({ labels }) => labels["le"]),
-    [...BUCKETS_MS.map(String), "+Inf"],
+    [...BUCKETS_MS.map((ms) => String(ms / 1_000)), "+Inf"],
   );
   const counts = buckets.map(({ value }) => value);
   assert.deepEqual(counts, counts.toSorted((a, b) => a - b));
   const upTo = (le: string) => buckets.find(({ labels }) => labels["le"] === le)?.value;
-  assert.deepEqual(["0.5", "1", "5", "50", "3600000", "+Inf"].map(upTo), [1, 1, 3, 4, 4, 5]);
-  assert.equal(of("postern_d_ms_count", label)[0]?.value, 5);
-  assert.equal(of("postern_d_ms_sum", label)[0]?.value, 46.325 + 2 ** 32);
-  assert.equal(of("postern_d_ms_bucket", "idle").length, BUCKETS_MS.length + 1);
-  assert.equal(of("postern_d_ms_sum", "idle")[0]?.value, 0);
+  assert.deepEqual(["0.0005", "0.001", "0.005", "0.05", "3600", "+Inf"].map(upTo), [
+    1,
+    1,
+    3,
+    4,
+    4,
+    5,
+  ]);
+  assert.equal(of("postern_d_seconds_count", label)[0]?.value, 5);
+  assert.equal(of("postern_d_seconds_sum", label)[0]?.value, (46.325 + 2 ** 32) / 1_000);
+  assert.equal(of("postern_d_seconds_bucket", "idle").length, BUCKETS_MS.length + 1);
+  assert.equal(of("postern_d_seconds_sum", "idle")[0]?.value, 0);
 });
 
 /** By the grammar of the text format, so that nothing else passes. */

@@ -91,6 +91,10 @@ export class DataPath {
       "Data workers that hold more than half of their limit for slow sides",
     ),
   };
+  readonly #loopLag = this.stats.histogram(
+    "worker_loop_lag_ms",
+    "Delay of a timer that each data worker with connections has once a second",
+  );
   readonly #listeners: Listeners;
   readonly #generations: Generations;
   readonly #callees: ProxyCallees;
@@ -124,7 +128,10 @@ export class DataPath {
       deadlines: new Deadlines(clock),
       log,
       stats: this.stats,
-      live: new LiveConnections(clock, () => held.turn()),
+      live: new LiveConnections(clock, (lateMs) => {
+        this.#loopLag.observe(lateMs);
+        held.turn();
+      }),
       handshakes: new Handshakes({
         clock,
         limit: Math.ceil(handshakeLimit(maxConnections) / workers),

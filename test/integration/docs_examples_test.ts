@@ -485,7 +485,9 @@ test("the reference's limits on demand are the defaults", () => {
 test("every metric on the pages is one that the source counts", async () => {
   const text = [...PAGES.values()].join("\n");
   const named = [...new Set(text.match(/(?<=`postern_)\w+(?=[`{])/g))]
-    .filter((name) => !/tls$|^show_denials$/.test(name));
+    .filter((name) => !/tls$|^show_denials$/.test(name))
+    // Prometheus gets seconds.
+    .map((name) => name.replace(/_seconds$/, "_ms"));
   assert.ok(named.length >= 14, `only ${named.join(", ")}`);
   const sources = [];
   const directories = ["consul", "plugin", "secrets", "source", "proxy", "admin", "app"];

@@ -12,6 +12,7 @@ type Scope =
   | "target"
   | "agent"
   | "metrics"
+  | "server"
   | "http"
   | "tcp"
   | "behind";
@@ -83,6 +84,12 @@ const ROWS: readonly Row[] = [
   ["agent", "agent_requests_total", "upstream_rq_completed"],
   ["metrics", "metrics_requests_active", "downstream_rq_active"],
   ["metrics", "metrics_requests_total", "downstream_rq_total"],
+  ["server", "state", "state"],
+  ["server", "workers", "concurrency"],
+  ["server", "connections_active", "total_connections"],
+  ["server", "heap_used_bytes", "memory_allocated"],
+  ["server", "heap_size_bytes", "memory_heap_size"],
+  ["server", "process_resident_memory_bytes", "memory_physical_size"],
   ["http", "http_requests_total", "downstream_rq_total"],
   ["http", "http_requests_active", "downstream_rq_active"],
   ["http", "http_request_duration_ms", "downstream_rq_time"],
@@ -218,7 +225,18 @@ export const ENVOY_HELP: Readonly<Record<string, string>> = {
   sds_update_rejected: "Values of the secret from the SDS server that were refused",
   sds_update_success: "Values of the secret that were accepted",
   sds_update_time: "When the secret was last accepted, in milliseconds since 1970",
+  server_concurrency: "Data workers that should run",
   server_days_until_first_cert_expiring: "Whole days until the first certificate in use expires",
+  server_hot_restart_epoch: "Always 0: a new process does not take over statistics",
+  server_live: "1 unless the proxy drains, then 0",
+  server_memory_allocated: "Bytes of objects on the heaps of all threads",
+  server_memory_heap_size: "Bytes that the heaps of all threads have reserved",
+  server_memory_physical_size: "Resident memory of the process in bytes",
+  server_parent_connections: "Always 0: connections of an earlier process are not counted",
+  server_state: "0: live, 1: draining, 2: pre-initializing, 3: initializing",
+  server_total_connections: "Connections accepted by all listeners that are open now",
+  server_uptime: "Seconds since the start of the process",
+  server_version: "The first six digits of the commit as a number; 0 when running from source",
   tcp_downstream_cx_rx_bytes_total: "Bytes received from callers over TCP",
   tcp_downstream_cx_total: "TCP connections accepted from callers",
   tcp_downstream_cx_tx_bytes_total: "Bytes sent to callers over TCP",

@@ -10,6 +10,7 @@ import {
   type UsedSecret,
 } from "./envoy_facts.ts";
 import { ENVOY_NAMES, type EnvoyName } from "./envoy_names.ts";
+import { serverStats } from "./server_stats.ts";
 
 export interface EnvoyStat {
   /** Envoy's own, with dots: `sds.web.update_success`. */
@@ -72,6 +73,9 @@ export function envoyStats(samples: readonly Sample[], facts: EnvoyFacts): reado
   }
   addSecretUpdates(stats, samples, facts);
   addExpirations(stats, facts);
+  for (const [stat, value] of serverStats(samples, facts)) {
+    stats.add(SERVER, nameOf(stat), { kind: "gauge", value });
+  }
   return stats.all();
 }
 
@@ -89,6 +93,8 @@ interface ScopedName {
   readonly scope: string;
   readonly tags: Labels;
 }
+
+const SERVER: ScopedName = { scope: "server", tags: {} };
 
 function secretScope(name: string): ScopedName {
   const shown = segment(name);
@@ -141,6 +147,8 @@ function scopesOf(
     }
     case "agent":
       return [clusterScope(AGENT)];
+    case "server":
+      return [SERVER];
     case "metrics":
       return [prefixScope("http", labels["server"] ?? "")];
     case "target":
@@ -244,7 +252,7 @@ function addExpirations(stats: Collected, { listeners, clusters, nowMs }: EnvoyF
     }
   }
   if (firstMs === Infinity) return;
-  stats.add({ scope: "server", tags: {} }, nameOf("days_until_first_cert_expiring"), {
+  stats.add(SERVER, nameOf("days_until_first_cert_expiring"), {
     kind: "gauge",
     value: Math.max(Math.floor((firstMs - nowMs) / DAY_MS), 0),
   });

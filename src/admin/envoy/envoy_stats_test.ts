@@ -195,14 +195,17 @@ for (const [name, labels, want, prometheus, tags] of TABLE) {
     assert.deepEqual(shown, { name: want, kind, value: 7, prometheus, labels: tags });
     assert.equal(tagged?.replaceAll(".", "_"), prometheus);
     const others = [...stats].filter(([key, { value }]) => before.get(key)?.value !== value)
-      .map(([key]) => key).filter((key) => !/ssl_context_update_by_sds$|^tcp\./.test(key));
+      .map(([key]) => key)
+      .filter((key) => !/ssl_context_update_by_sds$|^tcp\.|^server\./.test(key));
     assert.deepEqual(others, [want]);
   });
 }
 
 test("every name of the table is tested", () => {
   const tested = new Set(TABLE.map(([name]) => name));
-  const all = ENVOY_NAMES.filter(({ scope }) => !["http", "tcp", "behind"].includes(scope));
+  const all = ENVOY_NAMES.filter(({ scope }) =>
+    !["http", "tcp", "behind", "server"].includes(scope)
+  );
   assert.deepEqual(all.filter(({ sample }) => !tested.has(sample)), []);
   assert.equal(TABLE.length, all.length);
 });
@@ -265,6 +268,39 @@ test("envoyStats() has the expiry of each certificate and the days until the fir
   assert.equal(none.has("server.days_until_first_cert_expiring"), false);
 });
 
+/** Samples of the process. */
+const PROCESS: readonly Sample[] = [
+  sample("state", {}, 1),
+  sample("process_start_time_seconds", {}, 1_000.5),
+  sample("build_info", { commit: "00000ff1" }, 1),
+  sample("workers", {}, 2),
+  sample("process_resident_memory_bytes", {}, 300),
+  sample("heap_used_bytes", {}, 100),
+  sample("heap_size_bytes", {}, 200),
+  sample("connections_active", IN, 3),
+  sample("connections_active", OUT, 4),
+];
+
+test("envoyStats() has the statistics of Envoy's server", () => {
+  const stats = envoyStats(PROCESS, { ...FACTS, clusters: [], nowMs: 1_060_000 });
+  const server = stats.filter(({ name }) => name.startsWith("server."));
+  assert.deepEqual(Object.fromEntries(server.map(({ name, value }) => [name, value])), {
+    "server.concurrency": 2,
+    "server.days_until_first_cert_expiring": 9,
+    "server.hot_restart_epoch": 0,
+    "server.live": 0,
+    "server.memory_allocated": 100,
+    "server.memory_heap_size": 200,
+    "server.memory_physical_size": 300,
+    "server.parent_connections": 0,
+    "server.state": 1,
+    "server.total_connections": 7,
+    "server.uptime": 59,
+    "server.version": 15,
+  });
+  assert.deepEqual(new Set(server.map(({ kind }) => kind)), new Set(["gauge"]));
+});
+
 test("envoyStats() merges secrets of one name: counters are added, the lowest gauge is shown", () => {
   const secrets = [...FACTS.secrets, { name: "web", source: "sds two", updatedMs: 1_000 }];
   const stats = statsOf([
@@ -296,7 +332,7 @@ test("ENVOY_HELP has a text for each name that can be shown, and no other", () =
   );
   const tcp = samples.filter(({ name }) => name !== "http_requests_total");
   const file = samples.map((sample) => ({ ...sample, labels: { ...sample.labels, ...FILE } }));
-  const shown = [samples, tcp, file].flatMap((of) => envoyStats(of, FACTS));
+  const shown = [samples, tcp, file, PROCESS].flatMap((of) => envoyStats(of, FACTS));
   assert.deepEqual(
     [...new Set(shown.map(({ prometheus }) => prometheus))]
       .filter((name) => !name.startsWith("cluster_grpc_")).sort(),

@@ -1,5 +1,6 @@
 /** `/ready` and `/server_info`: the state of the proxy with Envoy's names, and the reasons. @module */
 
+import type { Sample } from "../../base/mod.ts";
 import type { AdminView, Health } from "../view.ts";
 import type { Json } from "./listeners.ts";
 import { mergeEndpoints } from "../merge.ts";
@@ -53,6 +54,32 @@ export async function stateOf(view: AdminView): Promise<AdminState> {
   if (notReady.length === 0) return { ...rest, name: "LIVE", reasons: [] };
   const name = view.snapshot() ? "INITIALIZING" : "PRE_INITIALIZING";
   return { ...rest, name, reasons: notReady };
+}
+
+/** Envoy's numbers of its states, in their order. */
+const STATES: readonly AdminState["name"][] = [
+  "LIVE",
+  "DRAINING",
+  "PRE_INITIALIZING",
+  "INITIALIZING",
+];
+
+/** `answered`: the number of data paths that did. */
+export async function stateSamples(view: AdminView, answered: number): Promise<readonly Sample[]> {
+  const { name } = await stateOf(view);
+  const gauge = (name: string, help: string, value: number): Sample => {
+    return { name, kind: "gauge", help, labels: {}, value };
+  };
+  return [
+    gauge(
+      "state",
+      "0: ready, 1: draining, 2: waits for its first configuration, 3: not ready, as /ready says",
+      STATES.indexOf(name),
+    ),
+    // With -workers 0 the main thread has the data path.
+    gauge("workers", "Data workers that should run", Math.max(view.info.workers, 1)),
+    gauge("workers_answering", "Data workers whose values are in this answer", answered),
+  ];
 }
 
 /** The catalog and the upstreams count only where `want` names them and the proxy itself is ready. */

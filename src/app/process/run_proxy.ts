@@ -28,6 +28,7 @@ import { ACCESS_RING_BYTES, createAccessLines, LogRings } from "../log/log_rings
 import { accessTargetOf, AccessWriter } from "../log/access_writer.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane } from "../workers/plane.ts";
+import { heapSamples, processSamples } from "../workers/process_samples.ts";
 import { trimWhenQuiet } from "../workers/quiet_trim.ts";
 import { ProxyProcess, type ShutdownGrace } from "./proxy_process.ts";
 import { MetricSinks } from "./metric_sinks.ts";
@@ -155,7 +156,10 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     mesh: () => proxy.parts?.agent,
     samples() {
       linesLost.add(rings.lost - linesLost.value);
-      return stats.samples();
+      const { version, commit, engine: runtime, platform } = view.info;
+      const build = { version, commit, engine: runtime, platform };
+      const openFilesLimit = view.info.limits.openFiles;
+      return [...stats.samples(), ...processSamples({ openFilesLimit, build }), ...heapSamples()];
     },
     snapshot: () => proxy.snapshot,
     source: () => proxy.parts?.source.status(),

@@ -19,6 +19,7 @@ import {
 import { FailureContainer } from "./contain_failures.ts";
 import { type AccessLines, createAccessLines, LogRings } from "../log/log_rings.ts";
 import { createLogOutput } from "../log/log_output.ts";
+import { heapSamples } from "./process_samples.ts";
 import { trimWhenQuiet } from "./quiet_trim.ts";
 
 const holder: LevelHolder = { level: "info" };
@@ -36,7 +37,11 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   abandon: () => path().abandon(),
   retryFailed: () => path().retryFailed(),
   listeners: () => path().listeners(),
-  view: (options) => path().view(options),
+  view(options) {
+    const view = path().view(options);
+    if (options.samples === false) return view;
+    return { ...view, samples: [...view.samples, ...heapSamples()] };
+  },
   used: () => path().used(),
   explain: (question) => path().explain(question),
   beat() {},

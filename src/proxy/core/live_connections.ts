@@ -29,13 +29,17 @@ export class LiveConnections implements Ticker {
   tick = 0;
   readonly tickMs = SWEEP_MS;
   readonly #clock: Clock;
-  readonly #onSweep: () => void;
+  readonly #onSweep: (lateMs: number) => void;
   readonly #connections = new Bag<LiveConnection>();
   #timer: Timer | undefined;
+  #dueMs = 0;
   #idle: (() => void) | undefined;
 
-  /** `onSweep`: called once a second, while there are connections. */
-  constructor(clock: Clock, onSweep: () => void = () => {}) {
+  /**
+   * `onSweep`: called once a second, while there are connections. `lateMs`: the time that the event
+   * loop was busy when the call was due.
+   */
+  constructor(clock: Clock, onSweep: (lateMs: number) => void = () => {}) {
     this.#clock = clock;
     this.#onSweep = onSweep;
   }
@@ -50,7 +54,7 @@ export class LiveConnections implements Ticker {
 
   add(connection: LiveConnection): void {
     this.#connections.add(connection);
-    this.#timer ??= this.#clock.after(SWEEP_MS, () => this.#sweep());
+    if (!this.#timer) this.#sweepLater();
   }
 
   delete(connection: LiveConnection): void {
@@ -84,8 +88,8 @@ export class LiveConnections implements Ticker {
   #sweep(): void {
     this.#timer = undefined;
     this.tick++;
-    this.#onSweep();
     const nowMs = this.#clock.monotonic();
+    this.#onSweep(nowMs - this.#dueMs);
     for (const connection of this.#connections.all()) {
       const { record, limits: { idleTimeoutMs, lifetimeMs } } = connection;
       if (lifetimeMs > 0 && nowMs - record.openedMs >= lifetimeMs) {
@@ -97,8 +101,11 @@ export class LiveConnections implements Ticker {
         connection.end("idle_timed_out", `no byte for ${idleTimeoutMs} ms`);
       } else connection.sweep();
     }
-    if (this.#connections.size > 0) {
-      this.#timer = this.#clock.after(SWEEP_MS, () => this.#sweep());
-    }
+    if (this.#connections.size > 0) this.#sweepLater();
+  }
+
+  #sweepLater(): void {
+    this.#dueMs = this.#clock.monotonic() + SWEEP_MS;
+    this.#timer = this.#clock.after(SWEEP_MS, () => this.#sweep());
   }
 }

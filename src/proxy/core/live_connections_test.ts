@@ -102,6 +102,20 @@ test("bytes for a side that does not read stay for the idle timeout after the ot
   assert.deepEqual(path.endings, ["idle_timed_out"]);
 });
 
+test("the delay of a sweep is measured while there are connections", async () => {
+  await using path = await web({});
+  const lag = () =>
+    path.path.view({ connections: false }).samples.find(({ name }) =>
+      name === "worker_loop_lag_ms"
+    );
+  await path.clock.advance(5_000);
+  assert.equal(lag()?.counts?.reduce((sum, count) => sum + count), 0);
+  await open(path);
+  await path.clock.advance(3_000);
+  assert.equal(lag()?.counts?.[0], 3);
+  assert.equal(lag()?.value, 0);
+});
+
 test("drain waits for the last connection, then ends what is left", async () => {
   await using path = await web({});
   const { caller, server } = await open(path);

@@ -17,6 +17,7 @@ import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { StatusOptions } from "../commands/live/run_status.ts";
 import { readStatus } from "./args_live.ts";
 import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
+import { COMPLETE_COMMAND, type Shell, SHELLS } from "./shell_scripts.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import { DEV_FLAGS, EXPLAIN_FLAGS, STATUS_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
@@ -42,6 +43,7 @@ export const HELP_TOPICS = [
   "explain",
   "status",
   "plugin",
+  "completion",
   "version",
 ] as const;
 /** `""`: the list of commands. */
@@ -61,6 +63,9 @@ export type Command =
   | { readonly kind: "explain"; readonly options: ExplainOptions }
   | { readonly kind: "status"; readonly options: StatusOptions }
   | { readonly kind: "plugin"; readonly task: PluginTask }
+  | { readonly kind: "completion"; readonly shell: Shell }
+  /** The words after the program's name; the last one is to be completed. */
+  | { readonly kind: "complete"; readonly words: readonly string[] }
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
 
@@ -88,6 +93,10 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
       return parseStatus(rest, env);
     case "plugin":
       return parsePlugin(rest, env);
+    case "completion":
+      return parseCompletion(rest, env);
+    case COMPLETE_COMMAND:
+      return { kind: "complete", words: rest };
     case "version":
       return flagsOf("version", rest, env, []).helpWanted
         ? { kind: "help", topic: "version" }
@@ -203,6 +212,16 @@ function parseStatus(argv: readonly string[], env: Env): Command {
 function parsePlugin(argv: readonly string[], env: Env): Command {
   const task = parsePluginTask(argv, env);
   return task ? { kind: "plugin", task } : { kind: "help", topic: "plugin" };
+}
+
+function parseCompletion(argv: readonly string[], env: Env): Command {
+  const flags = parseFlags(argv, [], { command: "postern completion", env, bare: ["SHELL"] });
+  if (flags.helpWanted) return { kind: "help", topic: "completion" };
+  const wanted = flags.text("SHELL");
+  const shell = SHELLS.find((one) => one === wanted);
+  if (shell) return { kind: "completion", shell };
+  const got = wanted === undefined ? "no shell was given" : `${quote(wanted)} is not supported`;
+  throw usage(`Cannot print a completion script: ${got}; want ${SHELLS.join(", ")}`);
 }
 
 /** The proxy at `-admin`, or else the one that was started with the same flag. */

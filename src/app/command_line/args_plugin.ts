@@ -13,7 +13,8 @@ import { PLUGIN_DEV_FLAGS } from "./command_flags.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { WhichProxy } from "../process/find_admin.ts";
 
-const WORDS: Readonly<Record<PluginTask["kind"], string>> = {
+/** The commands of `postern plugin`, with their arguments. */
+export const PLUGIN_WORDS: Readonly<Record<PluginTask["kind"], string>> = {
   list: "",
   types: "",
   new: "NAME",
@@ -28,7 +29,7 @@ export function parsePluginTask(
   env: Readonly<Record<string, string | undefined>>,
 ): PluginTask | undefined {
   const [kind = "", ...rest] = argv;
-  const isKnown = Object.hasOwn(WORDS, kind);
+  const isKnown = Object.hasOwn(PLUGIN_WORDS, kind);
   const end = rest.findIndex((word) => word.startsWith("-"));
   const words = isKnown ? rest.slice(0, end < 0 ? rest.length : end) : [];
   const flags = isKnown ? rest.slice(words.length) : argv.filter((word) => word.startsWith("-"));
@@ -39,7 +40,7 @@ export function parsePluginTask(
   if (given.helpWanted) return undefined;
   if (!isKnown) {
     const what = kind === "" ? "plugin" : `plugin ${quote(kind).slice(1, -1)}`;
-    const known = Object.keys(WORDS).join(", ");
+    const known = Object.keys(PLUGIN_WORDS).join(", ");
     throw usage(`Cannot run "${what}": want one of ${known}; see "postern plugin -help"`);
   }
   for (const word of words) refuseControlCharacters("the argument", word);
@@ -65,7 +66,7 @@ function taskOf(kind: PluginTask["kind"], words: readonly string[], flags: FlagV
     case "test":
       if (first !== undefined) return { kind, files: words };
   }
-  const want = `postern plugin ${kind} ${WORDS[kind]}`.trimEnd();
+  const want = `postern plugin ${kind} ${PLUGIN_WORDS[kind]}`.trimEnd();
   const got = words.length === 0 ? "nothing follows it" : `${quote(words.join(" "))} follows it`;
   throw usage(`Cannot run "plugin ${kind}": ${got}; want "${want}"`);
 }

@@ -9,8 +9,8 @@ Flags
       Where the agent's HTTP API listens, [host]:port; port 0 takes a free one.
   -datacenter NAME (default: dc1)
       Name of the datacenter it pretends to be.
-  -default-policy POLICY (default: allow)
-      allow or deny: what happens where no intention matches.
+  -default-policy allow|deny (default: allow)
+      What happens where no intention matches.
   -token TOKEN
       Refuse requests without this ACL token, which may do everything.
   -demo

@@ -36,6 +36,13 @@ async function run(command: Command): Promise<number> {
       return await (await import("../commands/live/run_status.ts")).runStatus(command.options);
     case "plugin":
       return await (await import("../commands/plugin/run_plugin.ts")).runPlugin(command.task);
+    case "completion":
+      process.stdout.write(
+        (await import("./shell_scripts.ts")).completionScript(command.shell),
+      );
+      return 0;
+    case "complete":
+      return await (await import("./complete.ts")).runComplete(command.words);
     case "dev":
       return await (await import("../commands/run_dev.ts")).runDev(command.options);
   }

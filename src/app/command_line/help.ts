@@ -15,7 +15,8 @@ import {
 const WIDTH = 100;
 const COLUMN = 34;
 
-const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> = {
+/** The flags of each command; `check` takes those of `proxy`. */
+export const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> = {
   proxy: PROXY_FLAGS,
   dataplane: DATAPLANE_FLAGS,
   dev: DEV_FLAGS,
@@ -49,6 +50,7 @@ Commands:
   explain        Say what would happen to a request now, and why
   status         Show every sidecar of this machine: state, certificate, endpoints, troubles
   plugin         List plugins; create, check and test your own
+  completion     Print the completion script of a shell
   version        Print version, commit and engine
   help COMMAND   Show the flags of a command, and examples
 
@@ -225,6 +227,23 @@ Examples:
   postern plugin dev shop_rules.ts
 
 {flags}
+`,
+  completion: `Usage: postern completion bash
+       postern completion zsh
+       postern completion fish
+
+Prints a script that completes commands, flags and values when you press Tab. It also completes the
+ids of proxies that run on this machine, and their upstreams: it asks their admin servers.
+
+Examples:
+  # bash, for all users; needs no other package:
+  postern completion bash > /etc/bash_completion.d/postern
+  # bash, in ~/.bashrc:
+  source <(postern completion bash)
+  # zsh, in a directory of $fpath, before compinit runs:
+  postern completion zsh > /usr/local/share/zsh/site-functions/_postern
+  # fish:
+  postern completion fish > ~/.config/fish/completions/postern.fish
 `,
   version: `Usage: postern version
 

@@ -17,7 +17,7 @@ for (const topic of HELP_TOPICS) {
   test(`helpText() has examples that parse: ${topic || "commands"}`, () => {
     const text = helpText(topic).replaceAll("\\\n", " ");
     for (const [, line = ""] of text.matchAll(/^ {2}((?:[A-Z_]+=\S+ )?postern .*)$/gm)) {
-      const words = line.replace(/^[A-Z_]+=\S+ /, "").replace(/ && .*/, "").split(/ +/);
+      const words = line.replace(/^[A-Z_]+=\S+ /, "").replace(/ (?:&&|>) .*/, "").split(/ +/);
       assert.doesNotThrow(() => parseCommand(words.slice(1), {}), line);
     }
   });

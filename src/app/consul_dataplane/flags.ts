@@ -4,7 +4,7 @@ import { readFlagTable } from "../flags/parse_flags.ts";
 
 export const UNUSED = readFlagTable(`
 Taken, with nothing behind it
-  -mode MODE [$DP_MODE] {mode} (default: sidecar)
+  -mode sidecar [$DP_MODE] {mode} (default: sidecar)
       sidecar is the only one there is.
   -xds-bind-addr ADDRESS [$DP_XDS_BIND_ADDR] {xdsServer.bindAddress}
       There is no xDS inside.
@@ -53,7 +53,7 @@ Consul's servers
   -tls-insecure-skip-verify [$DP_TLS_INSECURE_SKIP_VERIFY] {consul.tls.insecureSkipVerify}
       Do not check the servers' certificates; who answers gets the token.
 The ACL token
-  -credential-type TYPE [$DP_CREDENTIAL_TYPE] {consul.credentials.type} (default: none)
+  -credential-type static|login [$DP_CREDENTIAL_TYPE] {consul.credentials.type} (default: none)
       static, with -static-token, or login, with the flags of that name.
   -static-token TOKEN [$DP_CREDENTIAL_STATIC_TOKEN] {consul.credentials.static.token}
       ACL token. Everyone on this machine can read it here.
@@ -113,8 +113,8 @@ Running
       Threads that carry traffic.
   -envoy-drain-time-seconds N [$DP_ENVOY_DRAIN_TIME] {envoy.drainTimeSeconds number} (default: 30)
       How long open connections may go on after POST /drain_listeners of the admin server.
-  -log-level LEVEL [$DP_LOG_LEVEL] {logging.logLevel} (default: info)
-      What to log: trace, debug, info, warn or error, in any case.
+  -log-level trace|debug|info|warn|error [$DP_LOG_LEVEL] {logging.logLevel} (default: info)
+      What to log, in any case.
   -log-json [$DP_LOG_JSON] {logging.logJSON}
       Write log lines as JSON objects.
   -config-file FILE

@@ -170,8 +170,10 @@ export interface FlagSpec {
   readonly name: string;
   /** `switch`: on or off. `list`: may be repeated; for the other kinds the last value counts. */
   readonly kind: "text" | "switch" | "list";
-  /** Name of the value in help: `ADDRESS`. */
+  /** Name of the value in help: `ADDRESS`, or all values there are: `allow|deny`. */
   readonly value?: string;
+  /** All values there are, for completion; the reader of the value decides. */
+  readonly choices?: readonly string[];
   /** Environment variable that gives the value where the flag is not given. */
   readonly env?: string;
   /** Keys in a configuration file, with dots: `consul.tls.disabled`. The first one is shown in errors. */
@@ -189,6 +191,7 @@ export interface FlagGroup {
 }
 
 const NAME = /^-(\S+)(?: ([^\s[{(]\S*))?( \.\.\.)?(?=\s)/;
+const CHOICES = /^[a-z]+(?:\|[a-z]+)*$/;
 const PARTS =
   /^(?: \[\$(\w+)\])?(?: \{([\w.|]+)(?: (number|duration|map))?\})?(?: \(default: ([^)]+)\))?/;
 
@@ -208,6 +211,7 @@ function readRow(row: string): FlagSpec {
     name,
     kind,
     ...(value !== undefined && { value }),
+    ...(value !== undefined && CHOICES.test(value) && { choices: value.split("|") }),
     ...(env !== undefined && { env }),
     keys: keys?.split("|") ?? [],
     ...(inFile !== undefined && { inFile: inFile as FlagSpec["inFile"] & string }),

@@ -7,8 +7,8 @@ export const DEFAULT_CONNECTIONS = 65_536;
 
 /** Rows for the tables of several commands. */
 export const LOG_FLAGS = `\
-  -log-level LEVEL (default: info)
-      What to log: trace, debug, info, warn or error, in any case.
+  -log-level trace|debug|info|warn|error (default: info)
+      What to log, in any case.
   -log-json
       Write log lines as JSON objects.`;
 
@@ -100,7 +100,7 @@ Without an agent: Consul's servers
   -login-partition NAME
       Partition of the auth method (Consul Enterprise).
 Trust
-  -authorize HOW (default: match)
+  -authorize match|both (default: match)
       match: by the intentions, which are watched. both: the agent's authorize call must allow each
       connection, too.
   -strict-spiffe-chain
@@ -116,7 +116,7 @@ Running
       File with a token. A client that sends it (Authorization: Bearer) may drain, end and set the
       log level through the admin server, from any address; no other client may. Without this flag,
       clients on this machine may.
-  -ready HOW (default: all)
+  -ready all|any (default: all)
       What /ready asks for. all: every listener that ever could carry traffic can, and at least one.
       any: at least one.
   -drain-timeout DURATION (default: 8s)

@@ -157,6 +157,28 @@ export async function findRival(
     : `another Postern of ${proxyId} runs on this machine (${rivals}) and may have the same ports`;
 }
 
+/** A proxy that runs on this machine. */
+export interface RunningProxy {
+  readonly admin: AdminAddress;
+  /** `""`: it is the sidecar of no service id. */
+  readonly sidecarFor: string;
+  /** `""`: Consul has not said it yet, or there is no Consul. */
+  readonly proxyId: string;
+  /** Path of the configuration file, or `""`. */
+  readonly config: string;
+}
+
+/** The proxies whose admin servers have one of the usual ports. */
+export async function runningProxies(ask: AskAdmin): Promise<readonly RunningProxy[]> {
+  return (await answering(ask)).map(({ admin, info: { node, postern: { options } } }) => {
+    const proxyId = node.id || (options.proxyId ?? "");
+    // Agents derive the second id from the first.
+    const [, service = ""] = /^(.+)-sidecar-proxy$/.exec(proxyId) ?? [];
+    const { sidecarFor = service, config = "" } = options;
+    return { admin, sidecarFor, proxyId, config };
+  });
+}
+
 /** The admin servers of proxies on this machine, without `own`. */
 async function answering(ask: AskAdmin, own?: AdminAddress) {
   const ports = ADMIN_PORTS.filter((port) => own?.host !== HOST || own.port !== port);

@@ -19,6 +19,7 @@ import { type GuardRules, refuseRequest } from "./server/guard.ts";
 import type { SmallAnswer } from "./server/http_server.ts";
 import { readWanted, statsPages } from "./stats.ts";
 import { lackingOf } from "./upstream_troubles.ts";
+import { trafficShown } from "./traffic_shown.ts";
 import type { AdminView } from "./view.ts";
 
 const BODY_LIMIT_BYTES = 1_024;
@@ -139,6 +140,7 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
     const wanted = connections.filter((one) => listener === undefined || one.listener === listener);
     return json(context, { total: wanted.length, connections: wanted.slice(0, limit) });
   });
+  app.get("/traffic", async (context) => json(context, trafficShown((await merged()).traffic)));
   app.get("/explain", async (context) => {
     const { req } = context;
     const question = questionOf((name) => req.query(name), req.queries("header") ?? []);

@@ -33,6 +33,11 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
     "/listeners",
     "listeners, those that wait for secrets too; ?format=json as Envoy has it, or postern",
   ],
+  [
+    "/traffic",
+    "requests, errors, latency and bytes by caller, upstream, endpoint and route; the last refusals " +
+    "and the slowest requests",
+  ],
   ["/connections", "open connections, and their requests; ?limit=N, ?listener=NAME"],
   [
     "/explain",

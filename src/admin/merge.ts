@@ -1,12 +1,15 @@
 /** Several data paths seen as one, and listeners that wait for secrets. @module */
 
-import { mergeStats, type Sample } from "../base/mod.ts";
-import type {
-  ConnectionView,
-  DataView,
-  EndpointView,
-  ListenerView,
-  PluginView,
+import { mergeStats, type Sample, type TrafficCounts } from "../base/mod.ts";
+import {
+  type ConnectionView,
+  type DataView,
+  type EndpointView,
+  lastRefusals,
+  type ListenerView,
+  type PluginView,
+  slowest,
+  type TrafficView,
 } from "../proxy/mod.ts";
 
 export interface MergedView {
@@ -16,6 +19,7 @@ export interface MergedView {
   readonly endpoints: readonly EndpointView[];
   readonly plugins: readonly PluginView[];
   readonly samples: readonly Sample[];
+  readonly traffic: TrafficView;
 }
 
 /** Worst first: a worker that failed to bind must be visible. */
@@ -30,7 +34,35 @@ export function mergeViews(views: readonly DataView[], own: readonly Sample[]): 
     endpoints: mergeEndpoints(views),
     plugins: mergePlugins(views.flatMap(({ plugins }) => plugins)),
     samples: mergeStats([own, ...views.map(({ samples }) => samples)]),
+    traffic: mergeTraffic(views.map(({ traffic }) => traffic)),
   };
+}
+
+function mergeTraffic(views: readonly TrafficView[]): TrafficView {
+  return {
+    sinceMs: Math.max(0, ...views.map(({ sinceMs }) => sinceMs)),
+    rows: mergeBy(
+      views.flatMap(({ rows }) => rows),
+      ({ direction, caller, upstream, target, endpoint, route }) =>
+        [direction, caller, upstream, target, endpoint, route].join("\u0000"),
+      (a, b) => ({
+        ...a,
+        requests: a.requests + b.requests,
+        errors: a.errors + b.errors,
+        counts: addCounts(a.counts, b.counts),
+        sumMs: a.sumMs + b.sumMs,
+        receivedBytes: a.receivedBytes + b.receivedBytes,
+        sentBytes: a.sentBytes + b.sentBytes,
+        open: a.open + b.open,
+      }),
+    ),
+    refusals: lastRefusals(views.map(({ refusals }) => refusals)),
+    slow: slowest(views.map(({ slow }) => slow)),
+  };
+}
+
+function addCounts(a: TrafficCounts, b: TrafficCounts): TrafficCounts {
+  return a.map((count, bucket) => count + (b[bucket] ?? 0));
 }
 
 export function mergeEndpoints(

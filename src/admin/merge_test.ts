@@ -1,7 +1,9 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { warmingShown } from "../source/parts/own_credentials.ts";
-import { withWarming } from "./merge.ts";
+import { fakeAdminView } from "../../test/kit/admin/admin_view.ts";
+import { mergeViews, withWarming } from "./merge.ts";
+import { trafficShown } from "./traffic_shown.ts";
 
 const BOUND = {
   name: "inbound",
@@ -44,3 +46,32 @@ for (
     assert.deepEqual(shown, want);
   });
 }
+
+test("the traffic of all workers is one table, with the latest refusals and slowest requests first", async () => {
+  const { traffic } = mergeViews(await fakeAdminView().data(), []);
+  const shown = JSON.parse(JSON.stringify(trafficShown(traffic)));
+  const [{ p50Ms, p99Ms, ...row }] = shown.rows;
+  assert.deepEqual(row, {
+    direction: "inbound",
+    caller: "api",
+    upstream: "",
+    target: "",
+    endpoint: "",
+    route: "",
+    requests: 20,
+    errors: 2,
+    receivedBytes: 0,
+    sentBytes: 0,
+    open: 0,
+  });
+  assert.ok(p50Ms > 0.8 && p50Ms <= p99Ms && p99Ms < 1.2, `${p50Ms} ${p99Ms}`);
+  assert.equal(shown.sinceMs, 1_001);
+  assert.deepEqual(shown.refusals.map(({ at }: { at: string }) => at), [
+    "1970-01-01T00:00:00.001Z",
+    "1970-01-01T00:00:00.000Z",
+  ]);
+  assert.deepEqual(shown.slow.map(({ durationMs }: { durationMs: number }) => durationMs), [
+    1.12,
+    0.123,
+  ]);
+});

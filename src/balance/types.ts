@@ -1,5 +1,7 @@
 /** Types of balancing: endpoints, policies of picks, policies of ejections. @module */
 
+import type { TrafficRow } from "../base/mod.ts";
+
 export interface Endpoint {
   /** Unique within its target: node and service id. */
   readonly id: string;
@@ -36,6 +38,8 @@ export interface EndpointState {
   /** End of the last ejection, on the pool's clock; 0: there was none. */
   readonly ejectedUntilMs: number;
   readonly lastResort: boolean;
+  /** Rows of the traffic table that count it, found once for each caller and route. */
+  readonly traffic: TrafficRow[];
 }
 
 /** {@link EndpointState} as the pool sees it. */
@@ -55,6 +59,7 @@ export class EndpointRecord implements EndpointState {
   answersBefore = -1;
   /** Recent ejections; the next one lasts longer by each. */
   timesEjected = 0;
+  readonly traffic: TrafficRow[] = [];
 
   constructor(key: string, endpoint: Endpoint, lastResort: boolean) {
     this.key = key;

@@ -9,5 +9,6 @@ export * from "./issue_words.ts";
 export * from "./log.ts";
 export * from "./nearest.ts";
 export * from "./stats.ts";
+export * from "./traffic_row.ts";
 export * from "./text_match.ts";
 export * from "./unpinned.ts";

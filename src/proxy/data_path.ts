@@ -42,7 +42,8 @@ import {
   type PreparedTrustContexts,
   TrustContexts,
 } from "./trust/trust_contexts.ts";
-import type { DataView, ListenerView, ViewOptions } from "./observe/view.ts";
+import { TrafficTable } from "./observe/traffic_table.ts";
+import { type DataView, type ListenerView, NO_TRAFFIC, type ViewOptions } from "./observe/view.ts";
 
 export interface DataPathOptions extends ListenersOptions {
   readonly engine: Engine;
@@ -98,6 +99,7 @@ export class DataPath {
   readonly #listeners: Listeners;
   readonly #generations: Generations;
   readonly #callees: ProxyCallees;
+  readonly #traffic: TrafficTable;
   #prepared: Prepared | undefined;
   /** Number of calls of `prepare`; a later call overtakes an earlier one. */
   #prepares = 0;
@@ -156,6 +158,7 @@ export class DataPath {
       shared: new SharedState(options),
       ...(options.takeLine && { takeLine: options.takeLine }),
     }, options.loadPlugin ?? loadBuiltIn);
+    this.#traffic = new TrafficTable(this.#context.clock);
     this.#listeners = new Listeners(this.#context, options);
     this.#callees = new ProxyCallees(this.#context, {
       workers,
@@ -249,10 +252,11 @@ export class DataPath {
     for (const key of Object.keys(previous?.targets ?? {})) {
       if (!snapshot.targets[key]) forgetTarget(this.stats, key);
     }
+    this.#traffic.keepEndpoints(this.#listeners.endpoints(this.#context.clock.monotonic()));
     await this.#listeners.apply(snapshot, columns);
   }
 
-  /** Observers of every listener: the log of connections, and the access log if there is one. */
+  /** Observers of every listener: the traffic table, the log of connections, and the access log if there is one. */
   #observe({ accessLog }: Snapshot): void {
     const { takeLine } = this.#options;
     const facts = this.#facts;
@@ -263,9 +267,10 @@ export class DataPath {
       ? new AccessLogger(accessLog, { clock, take: takeLine })
       : undefined;
     const lines = connectionLog({ log, sums, clock });
+    const { connections, exchanges } = this.#traffic;
     facts.observers = {
-      connections: logger ? [lines, logger.connections] : [lines],
-      exchanges: logger ? [logger.exchanges] : [],
+      connections: [connections, lines, ...logger ? [logger.connections] : []],
+      exchanges: [exchanges, ...logger ? [logger.exchanges] : []],
     };
   }
 
@@ -302,6 +307,7 @@ export class DataPath {
       endpoints: this.#listeners.endpoints(nowMs),
       plugins: this.#generations.views(),
       samples: options.samples === false ? [] : this.#samples(),
+      traffic: options.samples === false ? NO_TRAFFIC : this.#traffic.view(this.#context.live),
     };
   }
 

@@ -29,4 +29,5 @@ export {
 export type { PluginView } from "../plugin/mod.ts";
 export type { Columns } from "./listen/listeners.ts";
 export type { FetchCertificate } from "./trust/trust_contexts.ts";
+export { lastRefusals, slowest } from "./observe/traffic_lists.ts";
 export * from "./observe/view.ts";

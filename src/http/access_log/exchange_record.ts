@@ -1,6 +1,6 @@
 /** The record of one exchange, for log and counters; heads are kept by reference. @module */
 
-import type { ErrorCode, Origin } from "../../base/mod.ts";
+import type { ErrorCode, Origin, TrafficRow } from "../../base/mod.ts";
 import type { Fields, RequestHead, ResponseHead } from "../head.ts";
 
 /** Facts that all exchanges of one downstream connection share; read only when a line is written. */
@@ -25,6 +25,20 @@ export interface DownstreamFacts {
   } | undefined;
   /** URI name of the certificate that we presented; `""`: none. */
   readonly localUri: string;
+  /** For observers that count by caller; absent: the exchange is on no connection of a listener. */
+  readonly connection?: ExchangeConnection;
+}
+
+/** The accepted connection of an exchange, and the listener that accepted it. */
+export interface ExchangeConnection {
+  readonly direction: "inbound" | "outbound";
+  readonly listener: string;
+  /** Name of the service behind the listener. */
+  readonly destination: string;
+  /** Service of the caller. */
+  readonly caller: string;
+  /** The row that counts it, found once. */
+  traffic: TrafficRow | undefined;
 }
 
 export const NOT_REACHED = -1;
@@ -75,7 +89,7 @@ export class ExchangeRecord {
   upstreamFailure = "";
   /** Endpoints that the request was sent to or tried for. */
   attempts = 0;
-  /** Name of the route in the discovery chain; `""`: it has none. */
+  /** Name of the route in the discovery chain; `""`: the default route, or none. */
   route = "";
   /** The intention that decided; `""`: none was evaluated. */
   rule = "";
@@ -85,6 +99,8 @@ export class ExchangeRecord {
   code: ErrorCode | undefined;
   /** Slot of the observer that counts requests by cluster: the cluster that has the request now. */
   counted: { left(): void } | undefined;
+  /** The row of the traffic table that has the request now. */
+  traffic: TrafficRow | undefined;
 
   constructor(
     downstream: DownstreamFacts,

@@ -11,7 +11,7 @@ import type { ChainVerdict, TrustedPeer } from "../../identity/mod.ts";
 import type { AcceptedConnection, AcceptStrain, Connection, PresentedPeer } from "../../net/mod.ts";
 import type { Context } from "../core/context.ts";
 import type { HandshakeOwner } from "../core/handshakes.ts";
-import type { ConnectionRecord } from "../observe/connection_record.ts";
+import { callerName, type ConnectionRecord } from "../observe/connection_record.ts";
 import { PeerVerdicts, type TrustContext } from "../trust/trust_context.ts";
 import { type ListenerFacts, Session, type SessionCarrier } from "./session.ts";
 
@@ -63,6 +63,7 @@ export class Caller implements HandshakeOwner, SessionCarrier {
     const socket = this.#socket;
     if (!("secure" in socket)) {
       this.#connection = socket;
+      this.record.caller ||= callerName(undefined);
       session.hold(socket);
       // The listener's rules may have changed while its old address is still open.
       session.rejudge();
@@ -112,6 +113,8 @@ export class Caller implements HandshakeOwner, SessionCarrier {
     // Judged by the credentials in force now, not by those that the handshake began with.
     if (!this.#accept(this.#verdicts.judge(this.#trust), this.#session) || !this.peer) return;
     record.serverName = presented.serverName;
+    // The local application, unless TLS proves another name.
+    if (direction === "inbound" || this.peer.verified) record.caller = callerName(this.peer);
     if (direction === "outbound") record.source = this.peer.name;
     else {
       record.source = this.peer.verified ? this.peer.name : `unverified ${this.peer.name}`;

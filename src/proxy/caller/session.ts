@@ -115,7 +115,9 @@ export class Session implements LiveConnection {
     this.#listener = listener;
     this.record = new ConnectionRecord(listener, caller.remote, context.clock.monotonic());
     // Callers of an upstream are the local application, unless TLS gives them another name.
-    if (listener.direction === "outbound") this.record.source = context.facts.service;
+    if (listener.direction === "outbound") {
+      this.record.source = this.record.caller = context.facts.service;
+    }
     listener.observers.began(this.record);
   }
 

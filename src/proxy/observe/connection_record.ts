@@ -1,6 +1,14 @@
 /** The record of one session: its source, the stage it reached, and what it carries. @module */
 
-import { type Counter, type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
+import {
+  type Counter,
+  type ErrorCode,
+  type Origin,
+  originOf,
+  type TrafficRow,
+} from "../../base/mod.ts";
+import type { ExchangeConnection } from "../../http/mod.ts";
+import type { TrustedPeer } from "../../identity/mod.ts";
 import type { PresentedPeer, Relay, RelayEnd } from "../../net/mod.ts";
 import type { ConnectionView, RequestsView } from "./view.ts";
 
@@ -30,7 +38,7 @@ export interface OpenRequests {
 
 let lastId = 0;
 
-export class ConnectionRecord {
+export class ConnectionRecord implements ExchangeConnection {
   readonly id: number = ++lastId;
   readonly direction: "inbound" | "outbound";
   readonly listener: string;
@@ -39,6 +47,8 @@ export class ConnectionRecord {
   readonly destination: string;
   stage: ConnectionStage = "accept";
   source = "";
+  /** Service of the caller; `""`: not identified yet. */
+  caller = "";
   endpoint = "";
   rule = "";
   /** SNI of the caller's handshake; `""`: none. */
@@ -55,6 +65,7 @@ export class ConnectionRecord {
   local = "";
   upstreamLocal = "";
   cluster = "";
+  traffic: TrafficRow | undefined;
 
   constructor(
     { direction, name, destination, http }: {
@@ -103,6 +114,20 @@ export class ConnectionRecord {
       http,
     };
   }
+}
+
+/** A caller without a verified identity: its name may be made up, and each may have another. */
+const NO_IDENTITY = "(no identity)";
+
+/** The caller in tables and metrics: `web`, `finance/web` in another namespace, `ap/finance/web` in another partition. */
+export function callerName(
+  peer: Pick<TrustedPeer, "id" | "name" | "verified"> | undefined,
+): string {
+  if (!peer?.verified) return NO_IDENTITY;
+  if (!peer.id) return peer.name;
+  const { partition, namespace, service } = peer.id;
+  if (partition !== "default") return `${partition}/${namespace}/${service}`;
+  return namespace === "default" ? service : `${namespace}/${service}`;
 }
 
 /** In order, or with a code from the table. */

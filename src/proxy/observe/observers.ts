@@ -6,8 +6,19 @@
  * @module
  */
 
+import type { EndpointState } from "../../balance/mod.ts";
 import type { ExchangeRecord } from "../../http/mod.ts";
+import type { TargetPart, UpstreamPart } from "../../snapshot/mod.ts";
 import type { ConnectionRecord, Ending } from "./connection_record.ts";
+
+/** An endpoint in use, as a lease has it. */
+export interface ReachedEndpoint {
+  readonly target: {
+    readonly part: Pick<TargetPart, "key">;
+    readonly upstream: { readonly part: Pick<UpstreamPart, "id" | "name"> };
+  };
+  readonly state: EndpointState;
+}
 
 /** A session of a caller: a connection, or a stream of one. */
 export interface ConnectionObserver {
@@ -15,8 +26,8 @@ export interface ConnectionObserver {
   began?(record: ConnectionRecord): void;
   /** Allowed by limits, intentions, agent and plugins. */
   admitted?(record: ConnectionRecord): void;
-  /** Relayed to an endpoint. A session that carries HTTP has exchanges instead. */
-  reached?(record: ConnectionRecord): void;
+  /** Relayed to an endpoint; absent: the local application. A session that carries HTTP has exchanges instead. */
+  reached?(record: ConnectionRecord, endpoint?: ReachedEndpoint): void;
   ended?(record: ConnectionRecord, ending: Ending): void;
 }
 
@@ -25,8 +36,8 @@ export interface ExchangeObserver {
   began?(record: ExchangeRecord): void;
   /** Allowed by the intentions. */
   admitted?(record: ExchangeRecord): void;
-  /** Sent to an endpoint of `record.upstreamCluster`; again for each attempt. */
-  reached?(record: ExchangeRecord): void;
+  /** Sent to an endpoint of `record.upstreamCluster`; absent: the local application. Again for each attempt. */
+  reached?(record: ExchangeRecord, endpoint?: ReachedEndpoint): void;
   /** The head of the response is sent to the caller, whichever side made it. */
   responded?(record: ExchangeRecord): void;
   /** The record is complete. */
@@ -71,8 +82,8 @@ export class ConnectionObservers extends ListenerObservers<ConnectionObserver>
     for (const observer of this.shared.connections) observer.admitted?.(record);
   }
 
-  reached(record: ConnectionRecord): void {
-    for (const observer of this.shared.connections) observer.reached?.(record);
+  reached(record: ConnectionRecord, endpoint?: ReachedEndpoint): void {
+    for (const observer of this.shared.connections) observer.reached?.(record, endpoint);
   }
 
   ended(record: ConnectionRecord, ending: Ending): void {
@@ -92,9 +103,9 @@ export class ExchangeObservers extends ListenerObservers<ExchangeObserver>
     for (const observer of this.shared.exchanges) observer.admitted?.(record);
   }
 
-  reached(record: ExchangeRecord): void {
-    this.own.reached?.(record);
-    for (const observer of this.shared.exchanges) observer.reached?.(record);
+  reached(record: ExchangeRecord, endpoint?: ReachedEndpoint): void {
+    this.own.reached?.(record, endpoint);
+    for (const observer of this.shared.exchanges) observer.reached?.(record, endpoint);
   }
 
   responded(record: ExchangeRecord): void {

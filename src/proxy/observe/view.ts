@@ -1,7 +1,7 @@
 /** The view of the data path for the admin server: plain data, sent between threads. @module */
 
 import type { EndpointSummary } from "../../balance/mod.ts";
-import type { Sample } from "../../base/mod.ts";
+import type { Sample, TrafficCounts, TrafficKey } from "../../base/mod.ts";
 import type { PluginView } from "../../plugin/mod.ts";
 import type { Protocol } from "../../snapshot/mod.ts";
 
@@ -81,6 +81,59 @@ export interface EndpointView extends EndpointSummary {
   readonly target: string;
 }
 
+export interface TrafficRowView extends TrafficKey {
+  /** Requests and connections that ended. */
+  readonly requests: number;
+  /** Failed here, status 5xx, or a gRPC status like it; connections that broke. */
+  readonly errors: number;
+  readonly counts: TrafficCounts;
+  readonly sumMs: number;
+  /** From the caller, and to it; those of open connections included. */
+  readonly receivedBytes: number;
+  readonly sentBytes: number;
+  readonly open: number;
+}
+
+/** One refusal, or the last of some that are the same. */
+export interface RefusalView {
+  readonly at: number;
+  readonly direction: "inbound" | "outbound";
+  /** Service of the caller; the address of one that has no identity. */
+  readonly caller: string;
+  /** `inbound`, or the label of the upstream. */
+  readonly listener: string;
+  readonly code: string;
+  readonly rule: string;
+  /** Without its query; `""`: a connection. */
+  readonly path: string;
+  /** 0: none was sent. */
+  readonly status: number;
+  readonly count: number;
+}
+
+export interface SlowRequestView {
+  readonly at: number;
+  readonly caller: string;
+  /** `""`: inbound. */
+  readonly upstream: string;
+  readonly method: string;
+  /** Without its query. */
+  readonly path: string;
+  readonly status: number;
+  readonly durationMs: number;
+  readonly endpoint: string;
+}
+
+export interface TrafficView {
+  /** How long the rows have counted. */
+  readonly sinceMs: number;
+  readonly rows: readonly TrafficRowView[];
+  /** Newest first. */
+  readonly refusals: readonly RefusalView[];
+  /** Slowest first. */
+  readonly slow: readonly SlowRequestView[];
+}
+
 /** Which parts of a {@link DataView} are wanted besides the small ones. */
 export interface ViewOptions {
   readonly connections: boolean;
@@ -96,4 +149,8 @@ export interface DataView {
   readonly endpoints: readonly EndpointView[];
   readonly plugins: readonly PluginView[];
   readonly samples: readonly Sample[];
+  /** Empty without samples. */
+  readonly traffic: TrafficView;
 }
+
+export const NO_TRAFFIC: TrafficView = { sinceMs: 0, rows: [], refusals: [], slow: [] };

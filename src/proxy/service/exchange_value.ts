@@ -15,6 +15,7 @@ import {
 } from "../../plugin/mod.ts";
 import { connectionValue } from "../caller/authorize.ts";
 import type { Session } from "../caller/session.ts";
+import type { ConnectionRecord } from "../observe/connection_record.ts";
 
 /** The caller of the requests of one connection, for the application and the access log. */
 export class DownstreamInfo implements DownstreamFacts {
@@ -23,17 +24,19 @@ export class DownstreamInfo implements DownstreamFacts {
   readonly requestedServerName: string;
   readonly tlsVersion: string;
   readonly isSecure: boolean;
+  readonly connection: ConnectionRecord;
   readonly #session: Session;
   #clientCert: string | undefined;
   #value: Connection | undefined;
 
   /** The caller is identified. */
   constructor(session: Session) {
-    const { record: { id, remote, serverName }, caller: { presented } } = session;
+    const { record, caller: { presented } } = session;
     this.#session = session;
-    this.id = id;
-    this.remote = remote;
-    this.requestedServerName = serverName;
+    this.connection = record;
+    this.id = record.id;
+    this.remote = record.remote;
+    this.requestedServerName = record.serverName;
     this.tlsVersion = presented?.version ?? "";
     this.isSecure = presented !== undefined;
   }

@@ -264,7 +264,7 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     record.upstream = connection.reached.endpoint;
     if (lease) record.upstreamCluster = lease.target.cluster;
     record.upstreamStartAt = this.context.clock.monotonic();
-    this.listener.observers.reached(record);
+    this.listener.observers.reached(record, lease);
   }
 
   bodyWanted(): void {
@@ -322,8 +322,9 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     this.fail(code, reason);
   }
 
-  goesTo(cluster: string): void {
+  goesTo(cluster: string, route: string): void {
     this.record.upstreamCluster = cluster;
+    if (route !== DEFAULT_ROUTE) this.record.route = route;
   }
 
   answersItself(): void {

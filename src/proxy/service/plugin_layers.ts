@@ -40,8 +40,8 @@ import type { PooledConnection } from "../upstream/connection_pool.ts";
 
 /** The caller's side of an exchange, with the callbacks that only plugins need. */
 export interface PluginResponseSink extends ResponseSink {
-  /** The cluster of the chosen pool. */
-  goesTo(cluster: string): void;
+  /** The cluster of the chosen pool, and the route that led to it. */
+  goesTo(cluster: string, route: string): void;
   /** The next response comes from a plugin, not from an endpoint. */
   answersItself(): void;
   /** A plugin refused, or the upstream failed. `fields` are added to the reply; absent: none. */
@@ -148,7 +148,7 @@ export class PluginLayers
     const plan = this.#options.generation.planOf(request);
     if (!plan) return undefined;
     this.#pool = this.#options.route.poolFor(plan.route.name, plan.resolver);
-    if (this.#pool) this.#caller.goesTo(this.#pool.cluster);
+    if (this.#pool) this.#caller.goesTo(this.#pool.cluster, plan.route.name);
     return plan;
   }
 

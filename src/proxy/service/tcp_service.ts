@@ -69,7 +69,7 @@ export class TcpService implements SessionService {
       held: this.#session.account,
       onOver: (end) => this.#ended(end),
     });
-    this.#session.observers.reached(record);
+    this.#session.observers.reached(record, this.#proven?.lease);
     this.#session.release();
   }
 

@@ -20,6 +20,7 @@ export interface PooledTarget {
   /** Counters of connections that carry bytes; `undefined`: the upstream speaks HTTP, which has its own. */
   stats: ClusterStats | undefined;
   readonly pool: EndpointPool;
+  readonly upstream: Pick<GroupContext, "part">;
 }
 
 /** An endpoint in use; released exactly once. */
@@ -91,7 +92,7 @@ export class TargetGroup {
     if (!known) {
       const pool = new EndpointPool({ balancing, outlier, random: this.#random });
       pool.update(part.endpoints, part.lastResort);
-      return { part, cluster: "", stats: undefined, pool };
+      return { part, cluster: "", stats: undefined, pool, upstream: this.upstream };
     }
     if (policyChanged) known.pool.setPolicy(balancing, outlier);
     if (known.part.version !== part.version) {

@@ -6,7 +6,7 @@
  */
 
 import type { AdminView, CatalogState, Reloaded } from "../../../src/admin/mod.ts";
-import type { LogLevel } from "../../../src/base/mod.ts";
+import { type LogLevel, type TrafficKey, TrafficRow } from "../../../src/base/mod.ts";
 import { createAuthority } from "../certs/authority.ts";
 import type { DataView, ExplainQuery, ExplainResult, Explanation } from "../../../src/proxy/mod.ts";
 import type { Snapshot } from "../../../src/snapshot/mod.ts";
@@ -240,6 +240,7 @@ function dataView(worker: number): DataView {
   return {
     worker,
     snapshotVersion: 7,
+    traffic: trafficView(worker),
     listeners: [
       {
         name: "inbound",
@@ -305,5 +306,48 @@ function dataView(worker: number): DataView {
       lastFailure: worker === 1 ? { reason: `oh no ${TOKEN}`, atMs: 0 } : null,
     }],
     samples: [sample("connections_total", 3, { direction: "inbound" })],
+  };
+}
+
+/** 10 requests of 1 ms each, one of them failed. */
+function trafficView(worker: number): DataView["traffic"] {
+  const key: TrafficKey = {
+    direction: "inbound",
+    caller: "api",
+    upstream: "",
+    target: "",
+    endpoint: "",
+    route: "",
+  };
+  const row = new TrafficRow(key, 0);
+  for (let i = 0; i < 10; i++) {
+    row.open++;
+    row.ended(1, i === 0, 0);
+  }
+  const { requests, errors, counts, sumMs, receivedBytes, sentBytes, open } = row;
+  return {
+    sinceMs: 1_000 + worker,
+    rows: [{ ...key, requests, errors, counts, sumMs, receivedBytes, sentBytes, open }],
+    refusals: [{
+      at: worker,
+      direction: "inbound",
+      caller: "batch",
+      listener: "inbound",
+      code: "intention_denied",
+      rule: "deny batch",
+      path: "/x",
+      status: 403,
+      count: 1,
+    }],
+    slow: [{
+      at: 0,
+      caller: "api",
+      upstream: "",
+      method: "GET",
+      path: "/x",
+      status: 200,
+      durationMs: worker + 0.123456,
+      endpoint: "127.0.0.1:8080",
+    }],
   };
 }

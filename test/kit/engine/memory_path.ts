@@ -62,8 +62,10 @@ export async function startMemoryPath(
     async [Symbol.asyncDispose]() {
       await started[Symbol.asyncDispose]();
       await settle();
-      const { connections, endpoints } = started.path.view({ connections: true });
+      const { connections, endpoints, traffic } = started.path.view({ connections: true });
       assert.deepEqual(connections, [], "connections are open still");
+      const open = traffic.rows.filter(({ open }) => open !== 0);
+      assert.deepEqual(open, [], "the traffic table has open requests still");
       assert.equal(counts.total(PROCESS_COLUMN), 0, "places are taken still");
       const leased = endpoints.filter(({ active }) => active !== 0);
       assert.deepEqual(leased, [], "endpoints are leased still");

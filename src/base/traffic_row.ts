@@ -1,0 +1,96 @@
+/** One row of the traffic table: the numbers of the requests of a caller to an endpoint. @module */
+
+/** What a row counts. Empty texts: not known, or not of that direction. */
+export interface TrafficKey {
+  readonly direction: "inbound" | "outbound";
+  /** Service of the caller. */
+  readonly caller: string;
+  /** Label of the upstream, like `db` or `db?dc=dc2`; `""`: inbound. */
+  readonly upstream: string;
+  /** Key of the target. */
+  readonly target: string;
+  /** Address of the endpoint; `""`: none was reached. */
+  readonly endpoint: string;
+  /** Name of the route in the discovery chain; `""`: the default route. */
+  readonly route: string;
+}
+
+/** Buckets grow by the fourth root of two, as native histograms of schema 2 do. */
+const PER_OCTAVE = 4;
+/** The first bucket has all durations up to 2^-15 s, the last one those above 2^12 s. */
+const LOWEST_OCTAVE = -15;
+const HIGHEST_OCTAVE = 12;
+const OFFSET = -LOWEST_OCTAVE * PER_OCTAVE;
+const LAST = (HIGHEST_OCTAVE - LOWEST_OCTAVE) * PER_OCTAVE + 1;
+const LOWEST_SECONDS = 2 ** LOWEST_OCTAVE;
+
+/** Inclusive upper bound of a bucket in ms. */
+export function trafficBoundMs(bucket: number): number {
+  return bucket >= LAST ? Infinity : 1_000 * 2 ** ((bucket - OFFSET) / PER_OCTAVE);
+}
+
+/** Numbers of durations by bucket of {@link trafficBoundMs}. */
+export type TrafficCounts = Float64Array<ArrayBuffer>;
+
+export function noTraffic(): TrafficCounts {
+  return new Float64Array(LAST + 1);
+}
+
+function bucketOf(ms: number): number {
+  const seconds = ms / 1_000;
+  // Written so that NaN counts as 0, too.
+  if (!(seconds > LOWEST_SECONDS)) return 0;
+  return Math.min(Math.ceil(Math.log2(seconds) * PER_OCTAVE) + OFFSET, LAST);
+}
+
+/** The duration that `quantile` of all do not exceed, evenly spread on a logarithmic scale; 0: there is none. */
+export function trafficQuantileMs(counts: TrafficCounts, quantile: number): number {
+  let total = 0;
+  for (const count of counts) total += count;
+  if (total === 0) return 0;
+  const rank = quantile * total;
+  let before = 0;
+  for (const [bucket, count] of counts.entries()) {
+    if (count === 0 || before + count < rank) {
+      before += count;
+      continue;
+    }
+    const low = trafficBoundMs(bucket - 1);
+    if (bucket === LAST) return low;
+    return low * (trafficBoundMs(bucket) / low) ** ((rank - before) / count);
+  }
+  return trafficBoundMs(LAST - 1);
+}
+
+export class TrafficRow {
+  readonly key: TrafficKey;
+  /** Requests and connections that ended. */
+  requests = 0;
+  errors = 0;
+  /** From the caller, and to it. */
+  receivedBytes = 0;
+  sentBytes = 0;
+  open = 0;
+  sumMs = 0;
+  readonly counts: TrafficCounts = noTraffic();
+  /** Monotonic time of the last end. */
+  usedMs: number;
+  /** The table has given its place to another row. */
+  isGone = false;
+
+  constructor(key: TrafficKey, nowMs: number) {
+    this.key = key;
+    this.usedMs = nowMs;
+  }
+
+  /** A request or connection that was counted as open has ended. */
+  ended(durationMs: number, isError: boolean, nowMs: number): void {
+    const bucket = bucketOf(durationMs);
+    this.open--;
+    this.requests++;
+    if (isError) this.errors++;
+    if (durationMs > 0) this.sumMs += durationMs;
+    this.counts[bucket] = (this.counts[bucket] ?? 0) + 1;
+    this.usedMs = nowMs;
+  }
+}

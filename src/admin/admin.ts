@@ -9,7 +9,7 @@ import { readyPage, serverInfo } from "./envoy/server_state.ts";
 import { explainFor, questionOf } from "./explain/explain_for.ts";
 import { explainText } from "./explain/explain_text.ts";
 import { EXIT_CODE_HEADER, exitCodeOf } from "./explain/verdict.ts";
-import { homePage, PATHS } from "./home.ts";
+import { PAGE_FILES, PATHS } from "./home.ts";
 import { CounterReset, measuredData, METRICS_TYPE, shownData } from "./measured.ts";
 import type { MergedView } from "./merge.ts";
 import { hide, lines, shownJson, shownText } from "./redact.ts";
@@ -76,9 +76,15 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
   };
 
   app.get("/", async (context) => {
-    const page = await homePage(view, await merged());
-    return context.html(shownText(page.toString(), hidden()));
+    const { homePage } = await loadPage();
+    return context.html(shownText(await homePage(view, await merged()), hidden()));
   });
+  for (const path of PAGE_FILES) {
+    app.get(path, async (context) => {
+      const file = (await loadPage()).pageFiles[path];
+      return context.body(file.text, 200, { "content-type": file.type });
+    });
+  }
   app.get("/ready", async (context) => {
     const wants = (name: string) => context.req.query(name) !== undefined;
     const options = { catalog: wants("catalog"), upstreams: wants("upstreams") };
@@ -230,12 +236,17 @@ type Shown<T> = (
   status?: 200 | 400 | 404 | 409 | 500 | 503,
 ) => Response;
 
+/** Nobody pays memory for the page until it is opened. */
+const loadPage = () => import("./page/page.ts");
+
 const HEADERS = {
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
   "referrer-policy": "no-referrer",
-  "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+  "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; " +
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
+    "frame-ancestors 'none'",
 } as const;
 
 function refusal(context: Context<Env>, rules: GuardRules): Response | undefined {

@@ -88,7 +88,7 @@ test("admin shows no user and password of an address, and no invisible character
   const { view } = admin();
   const hostile: Partial<AdminView> = {
     refused:
-      () => [{ what: "http://user:hidden@agent \u202eevil\u009b2J", reason: "\u2028\u2066" }],
+      () => [{ what: "http://user:hushed@agent \u202eevil\u009b2J", reason: "\u2028\u2066" }],
     stuck: () => Promise.resolve(["\u202e"]),
     secretsReport: () => ({
       statuses: [],
@@ -96,7 +96,7 @@ test("admin shows no user and password of an address, and no invisible character
         atMs: 0,
         kind: "rejected",
         name: "\u202e",
-        source: "u:hidden@h",
+        source: "u:hushed@h",
         detail: "\u200f",
       }],
     }),
@@ -106,7 +106,7 @@ test("admin shows no user and password of an address, and no invisible character
     const text = await (await slipped.request(path, { headers: LOCAL })).text();
     assert.doesNotMatch(
       text,
-      /hidden|[\u0080-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/,
+      /hushed|[\u0080-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/,
       path,
     );
   }

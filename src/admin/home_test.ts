@@ -26,7 +26,7 @@ test("admin / shows the Consul server in use, or the failure when there is none"
   view.source = () => ({ ...source, servers });
   assert.match(
     await (await ask("/")).text(),
-    /Consul server<\/td>\s*<td>10\.0\.0\.2 for 1m1s \(2 known, 3 moves\)</,
+    /Consul server<\/th>\s*<td>10\.0\.0\.2 for 1m1s \(2 known, 3 moves\)</,
   );
   assert.deepEqual((await json("/config_dump")).source.servers, servers);
   view.source = () => ({ ...source, servers: { ...servers, server: "", sinceMs: undefined } });
@@ -75,5 +75,5 @@ test("admin / counts open requests of HTTP connections", async () => {
     }));
   view.data = () =>
     Promise.resolve([1, 2].map((open) => ({ ...first, connections: carrying(open) })));
-  assert.match(await (await ask("/")).text(), /open requests<\/td>\s*<td>3</);
+  assert.match(await (await ask("/")).text(), /open requests<\/dt>\s*<dd>3</);
 });

@@ -23,6 +23,7 @@ export {
   type LocalReply,
   NO_FINDINGS,
   PLAIN_PLUGINS,
+  routeView,
   type SplitView,
   type TargetView,
 } from "./explain/explanation.ts";

@@ -100,6 +100,42 @@ export function certsShown(view: AdminView): CertsPage {
   };
 }
 
+/** A certificate in use, for people. */
+export interface CertificateShown extends Pick<CertificateFacts, "notBeforeMs" | "notAfterMs"> {
+  readonly kind: "certificate" | "CA";
+  readonly name: string;
+  readonly source: string;
+  /** Names that it proves; empty for a CA. */
+  readonly names: readonly string[];
+  readonly isNearExpiry: boolean;
+}
+
+/** The leaf of each chain and every CA in use, the first to expire first. */
+export function certificatesInUse(view: AdminView): readonly CertificateShown[] {
+  const snapshot = view.snapshot();
+  if (!snapshot) return [];
+  const nowMs = view.clock.now();
+  const shown = secretsInUse(view, snapshot).flatMap(({ kind, origin, bundles }) => {
+    const isAgentLeaf = kind === "cert_chain" && origin.source === "consul";
+    const share = isAgentLeaf ? NEAR_EXPIRY_OF_AGENT_LEAF : undefined;
+    return bundles.flatMap(({ part, what, pem }): CertificateShown[] => {
+      const facts = factsOfPem(part, what, pem);
+      if (facts.kind === "failed") return [];
+      const wanted = kind === "ca_cert" ? facts.certificates : facts.certificates.slice(0, 1);
+      return wanted.map((one) => ({
+        kind: kind === "ca_cert" ? "CA" : "certificate",
+        name: origin.name,
+        source: origin.source,
+        names: kind === "ca_cert" ? [] : [...one.uris, ...one.dnsNames, ...one.ips],
+        notBeforeMs: one.notBeforeMs,
+        notAfterMs: one.notAfterMs,
+        isNearExpiry: isNearExpiry(one, nowMs, share),
+      }));
+    });
+  });
+  return shown.toSorted((a, b) => a.notAfterMs - b.notAfterMs);
+}
+
 /** The validity of the proxy's own certificate as text; `""`: there is none. */
 export function meshLeafText(snapshot: Snapshot | undefined, nowMs: number): string {
   const mesh = snapshot?.credentials;

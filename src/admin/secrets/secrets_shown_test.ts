@@ -204,8 +204,9 @@ test("admin /events lists the newest first, as JSON and as lines", async () => {
 test("admin / shows secrets, failing ones first, and the listeners that wait for them", async () => {
   const { text, view } = admin();
   const page = await text("/");
-  assert.match(page, /<h2>Secrets<\/h2>/);
-  const rows = ["late", "web.pem", "db-cert"].map((name) => page.indexOf(`${name}</td>`));
+  assert.match(page, /<h2 id="secrets">Secrets<\/h2>/);
+  const secrets = page.slice(page.indexOf('id="secrets"'));
+  const rows = ["late", "web.pem", "db-cert"].map((name) => secrets.indexOf(`${name}<span`));
   assert.ok(rows.every((at) => at > 0) && rows[0] === Math.min(...rows), String(rows));
   assert.match(page, /connection refused &lt;by&gt;/);
   assert.match(page, /secrets of service:default\/default\/late/);
@@ -219,8 +220,8 @@ test("admin / shows secrets, failing ones first, and the listeners that wait for
 test("admin / has no section about secrets when the agent gives every credential", async () => {
   const app = createAdmin(fakeAdminView(), { boundHost: "127.0.0.1" });
   const page = await (await app.request("/", { headers: LOCAL })).text();
-  assert.doesNotMatch(page, /Secrets/);
-  assert.match(page, /<td>identity<\/td>/);
+  assert.doesNotMatch(page, /id="secrets"/);
+  assert.match(page, /<th scope="row">identity<\/th>/);
 });
 
 test("admin / has no row for the identity of a proxy without one", async () => {
@@ -230,8 +231,8 @@ test("admin / has no row for the identity of a proxy without one", async () => {
   const own = { ...view, snapshot: () => ({ ...snapshot, credentials: null }) };
   const app = createAdmin(own, { boundHost: "127.0.0.1" });
   const page = await (await app.request("/", { headers: LOCAL })).text();
-  assert.match(page, /<td>service<\/td>/);
-  assert.doesNotMatch(page, /<td>(identity|certificate)<\/td>/);
+  assert.match(page, /<th scope="row">service<\/th>/);
+  assert.doesNotMatch(page, /<th scope="row">(identity|certificate)<\/th>/);
 });
 
 test("admin /listeners lists listeners that wait for secrets", async () => {

@@ -202,7 +202,9 @@ export function limitsOf({ connections, pending, requests, part: { http } }: Ups
 }
 
 /** The match in words, without header values, which may be tokens. */
-export function routeView({ name, service, match }: Route): RouteView {
+export function routeView(
+  { name, service, match }: Pick<Route, "name" | "service" | "match">,
+): RouteView {
   if (!match) return { name, service, matches: "everything" };
   const { path, methods, headers, query } = match;
   const star = path?.kind === "prefix" ? "*" : "";

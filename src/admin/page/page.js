@@ -1,0 +1,94 @@
+/**
+ * Keeps the page at `/` current: reads it again every two seconds, and changes only the parts of the
+ * document that differ, so that focus, selection and scroll position stay.
+ */
+
+const PERIOD_MS = 2_000;
+const TIMEOUT_MS = 8_000;
+
+const root = document.documentElement;
+
+function keyOf(node) {
+  return node.dataset?.key;
+}
+
+function sameKind(a, b) {
+  return a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
+}
+
+function change(now, next) {
+  if (now.nodeType !== Node.ELEMENT_NODE) {
+    if (now.data !== next.data) now.data = next.data;
+    return;
+  }
+  // The script writes these itself.
+  if (now.hasAttribute("data-own")) return;
+  for (const { name } of [...now.attributes]) {
+    if (!next.hasAttribute(name) && name !== "open") now.removeAttribute(name);
+  }
+  for (const { name, value } of next.attributes) {
+    if (now.getAttribute(name) !== value) now.setAttribute(name, value);
+  }
+  changeChildren(now, next);
+}
+
+function changeChildren(now, next) {
+  const keyed = new Map([...now.children].map((child) => [keyOf(child), child]));
+  let at = now.firstChild;
+  for (const wanted of [...next.childNodes]) {
+    const key = keyOf(wanted);
+    const found = key === undefined ? at : keyed.get(key);
+    if (!found || !sameKind(found, wanted)) {
+      now.insertBefore(wanted, at);
+      continue;
+    }
+    if (found === at) at = at.nextSibling;
+    else now.insertBefore(found, at);
+    change(found, wanted);
+  }
+  while (at) {
+    const after = at.nextSibling;
+    at.remove();
+    at = after;
+  }
+}
+
+function say(link, text) {
+  root.dataset.link = link;
+  const place = document.getElementById("link");
+  if (place.textContent !== text) place.textContent = text;
+}
+
+async function refresh() {
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const answer = await fetch("/", { cache: "no-store", signal });
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+  // Another version of the proxy has another script.
+  if (next.documentElement.dataset.version !== root.dataset.version) location.reload();
+  document.title = next.title;
+  const icon = next.querySelector("link[rel=icon]").getAttribute("href");
+  const link = document.querySelector("link[rel=icon]");
+  if (link.getAttribute("href") !== icon) link.setAttribute("href", icon);
+  change(document.body, next.body);
+}
+
+let lostSince = "";
+
+async function run() {
+  // A page that nobody sees asks nothing.
+  if (!document.hidden) {
+    try {
+      await refresh();
+      lostSince = "";
+      say("live", "Live, every 2 s");
+    } catch {
+      lostSince ||= new Date().toLocaleTimeString();
+      say("lost", `Disconnected since ${lostSince}: what follows is old`);
+      document.title = "Disconnected - Postern";
+    }
+  }
+  setTimeout(run, PERIOD_MS);
+}
+
+run();

@@ -17,7 +17,6 @@ import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { StatusOptions } from "../commands/live/run_status.ts";
 import { readStatus } from "./args_live.ts";
 import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
-import { COMPLETE_COMMAND, type Shell, SHELLS } from "./shell_scripts.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import { DEV_FLAGS, EXPLAIN_FLAGS, STATUS_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
@@ -48,6 +47,12 @@ export const HELP_TOPICS = [
 ] as const;
 /** `""`: the list of commands. */
 export type HelpTopic = (typeof HELP_TOPICS)[number];
+
+export const SHELLS = ["bash", "zsh", "fish"] as const;
+export type Shell = (typeof SHELLS)[number];
+
+/** The command that completion scripts run; help leaves it out. */
+export const COMPLETE_COMMAND = "complete-words";
 
 export type Command =
   | { readonly kind: "proxy" | "check"; readonly options: ProxyOptions }

@@ -74,6 +74,7 @@ export function fakeAdminView(): FakeAdminView {
       strictSpiffeChain: false,
     },
     accessLog: null,
+    tracing: null,
     inbound: {
       inbound: inboundOf({ local: { kind: "tcp", host: "127.0.0.1", port: 8080 } }, 21_000),
     },

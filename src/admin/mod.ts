@@ -12,4 +12,5 @@ export {
   startSmallServer,
 } from "./server/http_server.ts";
 export * from "./server/server.ts";
+export { upstreamTroubles } from "./upstream_troubles.ts";
 export * from "./view.ts";

@@ -2,7 +2,7 @@
 
 import type { Client } from "./http/client.ts";
 import type { Consul, WatchHandle, WatchSink } from "./model/consul.ts";
-import { askInCatalog, tenancyOf } from "./replies/catalog_reads.ts";
+import { askInCatalog, askProtocols, tenancyOf } from "./replies/catalog_reads.ts";
 import { chainQuestion } from "./replies/discovery_chain.ts";
 import { healthQuestion, preparedQueryQuestion } from "./replies/instances.ts";
 import { intentionsQuestion } from "./replies/intentions.ts";
@@ -12,10 +12,12 @@ import { type LoopDeps, type PollQuestion, startWatch } from "./watch/blocking_q
 import { type RepeatQuestion, startRepeat } from "./watch/repeat.ts";
 
 type CommonCalls = Pick<
-  Consul,
+  Required<Consul>,
   | "askDefaults"
   | "askInCatalog"
   | "askIntentions"
+  | "askProtocols"
+  | "replyDate"
   | "watchChain"
   | "watchDefaults"
   | "watchHealth"
@@ -69,6 +71,8 @@ export class RunningWatches {
           return (await question.poll(terms)).value;
         }),
       askInCatalog: (service) => this.call(() => askInCatalog(client, service, this.askTerms)),
+      askProtocols: (service) => this.call(() => askProtocols(client, service, this.askTerms)),
+      replyDate: () => client.lastDate,
       watchStates: () =>
         [...this.#running].map((handle) => handle.state).sort((a, b) => a.name < b.name ? -1 : 1),
     };

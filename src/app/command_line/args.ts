@@ -14,12 +14,20 @@ import { type DataplaneWords, parseDataplane } from "../consul_dataplane/values.
 import type { PluginTask } from "../commands/plugin/run_plugin.ts";
 import type { DevOptions } from "../commands/run_dev.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
+import type { DoctorOptions } from "../commands/doctor/run_doctor.ts";
 import type { StatusOptions } from "../commands/live/run_status.ts";
-import { readStatus } from "./args_live.ts";
+import { readDoctor, readStatus } from "./args_live.ts";
 import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
-import { DEV_FLAGS, EXPLAIN_FLAGS, STATUS_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
+import {
+  CHECK_FLAGS,
+  DEV_FLAGS,
+  DOCTOR_FLAGS,
+  EXPLAIN_FLAGS,
+  STATUS_FLAGS,
+  WAIT_READY_FLAGS,
+} from "./command_flags.ts";
 import {
   readChoice,
   readDurationMs,
@@ -37,6 +45,7 @@ export const HELP_TOPICS = [
   "proxy",
   "dataplane",
   "check",
+  "doctor",
   "dev",
   "wait-ready",
   "explain",
@@ -66,6 +75,7 @@ export type Command =
     readonly upstreams: boolean;
   }
   | { readonly kind: "explain"; readonly options: ExplainOptions }
+  | { readonly kind: "doctor"; readonly options: DoctorOptions }
   | { readonly kind: "status"; readonly options: StatusOptions }
   | { readonly kind: "plugin"; readonly task: PluginTask }
   | { readonly kind: "completion"; readonly shell: Shell }
@@ -81,11 +91,13 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
   const [word = "", ...rest] = argv;
   switch (word) {
     case "proxy":
-      return parseProxy("proxy", rest, env);
+      return parseProxy(rest, env);
     case "dataplane":
       return parseDataplaneCommand(rest, env);
     case "check":
-      return parseProxy("check", rest, env);
+      return parseCheck(rest, env);
+    case "doctor":
+      return parseDoctor(rest, env);
     case "connect":
       return parseConnect(rest, env);
     case "dev":
@@ -126,7 +138,7 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
 /** `consul connect proxy ...` and `consul connect envoy ...` with only the program's name changed. */
 function parseConnect(argv: readonly string[], env: Env): Command {
   const [word = "", ...rest] = argv;
-  if (word === "proxy") return parseProxy("proxy", rest, env);
+  if (word === "proxy") return parseProxy(rest, env);
   if (word === "envoy") return parseEnvoy(rest, env);
   throw usage(
     `Cannot run "connect ${quote(word).slice(1, -1)}": want "postern connect proxy" (the same as ` +
@@ -146,10 +158,29 @@ function parseEnvoy(argv: readonly string[], env: Env): Command {
   return { kind: "proxy", options: { ...options, warnings } };
 }
 
-function parseProxy(kind: "proxy" | "check", argv: readonly string[], env: Env): Command {
-  const flags = flagsOf(kind, argv, env, PROXY_FLAGS);
-  if (flags.helpWanted) return { kind: "help", topic: kind };
-  return { kind, options: readProxyOptions(flags) };
+function parseProxy(argv: readonly string[], env: Env): Command {
+  const flags = flagsOf("proxy", argv, env, PROXY_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: "proxy" };
+  return { kind: "proxy", options: readProxyOptions(flags) };
+}
+
+function parseCheck(argv: readonly string[], env: Env): Command {
+  const parse = (words: readonly string[]) =>
+    flagsOf("check", words, env, [...CHECK_FLAGS, ...PROXY_FLAGS]);
+  const flags = parse(argv);
+  if (flags.helpWanted) return { kind: "help", topic: "check" };
+  if (flags.on("online")) return { kind: "doctor", options: readDoctor(argv, parse) };
+  for (const name of ["json", "no-color"]) {
+    if (flags.given(name)) throw usage(`Cannot use -${name} without -online`);
+  }
+  return { kind: "check", options: readProxyOptions(flags) };
+}
+
+function parseDoctor(argv: readonly string[], env: Env): Command {
+  const parse = (words: readonly string[]) =>
+    flagsOf("doctor", words, env, [...DOCTOR_FLAGS, ...PROXY_FLAGS]);
+  if (parse(argv).helpWanted) return { kind: "help", topic: "doctor" };
+  return { kind: "doctor", options: readDoctor(argv, parse) };
 }
 
 function parseDataplaneCommand(argv: readonly string[], env: Env): Command {

@@ -75,13 +75,30 @@ const NO_COLOR = `\
   -no-color
       Write no colours, also to a terminal. The variable NO_COLOR does the same.`;
 
-export const STATUS_FLAGS = readFlagTable(`
-Flags
+const ANSWER_FLAGS = `\
   -json
       Write the answer as JSON.
-${NO_COLOR}
+${NO_COLOR}`;
+
+export const STATUS_FLAGS = readFlagTable(`
+Flags
+${ANSWER_FLAGS}
 Proxies (default: all of this machine)
 ${SIDECARS_CHOICE}
+`);
+
+export const DOCTOR_FLAGS = readFlagTable(`
+Flags
+  -admin ADDRESS ... (default: the one proxy that runs on this machine)
+      Look at the running proxy with this admin server, [host]:port.
+${ANSWER_FLAGS}
+`);
+
+export const CHECK_FLAGS = readFlagTable(`
+Flags of check alone
+  -online
+      Look for everything that lets traffic fail now, as "postern doctor" does.
+${ANSWER_FLAGS}
 `);
 
 export const PLUGIN_DEV_FLAGS = readFlagTable(`

@@ -6,7 +6,9 @@ import { laidOut } from "./help_layout.ts";
 import type { FlagGroup } from "../flags/parse_flags.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import {
+  CHECK_FLAGS,
   DEV_FLAGS,
+  DOCTOR_FLAGS,
   EXPLAIN_FLAGS,
   PLUGIN_DEV_FLAGS,
   STATUS_FLAGS,
@@ -17,6 +19,8 @@ import {
 export const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> = {
   proxy: PROXY_FLAGS,
   dataplane: DATAPLANE_FLAGS,
+  check: CHECK_FLAGS,
+  doctor: DOCTOR_FLAGS,
   dev: DEV_FLAGS,
   "wait-ready": WAIT_READY_FLAGS,
   explain: EXPLAIN_FLAGS,
@@ -43,6 +47,7 @@ Commands:
   proxy          Run a sidecar ("connect proxy" is the same)
   dataplane      Run a sidecar with the flags and variables of consul-dataplane
   check          Check flags, a configuration file or a registration; start nothing
+  doctor         Find what lets traffic fail now, in Consul and on this machine, with the fix
   dev            Run an agent in memory, to try a mesh without Consul
   wait-ready     Wait until a running proxy is ready
   explain        Say what would happen to a request now, and why
@@ -120,7 +125,33 @@ Examples:
   # A command line:
   postern check -service web -upstream db:9191 -drain-timeout 20s
 
+{flags}
+
 FILE is -config FILE. Takes every flag of postern proxy; see "postern proxy -help".
+`,
+  doctor: `Usage: postern doctor [flags of postern proxy]
+       postern doctor -admin ADDRESS [flags]
+
+Looks for everything that lets traffic fail now, and says for each finding what it is, why it
+matters and what to do about it: Consul and the rights of the token, the registration and its checks
+in the catalog, configuration that Postern does not follow, upstreams without instances, intentions
+that deny us, protocols that differ between caller and callee, intentions that decide nothing,
+certificates and the clock, ports, the application, descriptors, and what the running proxy says. It
+takes the flags of the proxy, or finds the one that runs; Consul is asked with the token that is
+given here. Changes nothing. Exits with 1 where traffic fails, with 0 if there are only warnings,
+with 2 for wrong usage. "postern check -online" is the same.
+
+Examples:
+  # The one proxy that runs on this machine:
+  postern doctor
+  # A registered sidecar, also before it is started:
+  postern doctor -sidecar-for web-1 -token-file /etc/postern/token
+  # In a script:
+  postern doctor -admin 127.0.0.1:19000 -json
+
+{flags}
+
+Takes every flag of postern proxy; see "postern proxy -help".
 `,
   dev: `Usage: postern dev [flags]
 

@@ -15,7 +15,7 @@ import { runtimeEngine } from "../../net/mod.ts";
 import { localAddressOf, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource } from "../../source/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import { type ControlDeps, createControl } from "../process/control.ts";
+import { type ControlDeps, createControl, type ProxyControl } from "../process/control.ts";
 
 /** A proxy waits as long before it serves without parts that Consul has not answered. */
 const ANSWERS_WAIT_MS = 10_000;
@@ -27,18 +27,9 @@ interface ConsulReport {
 }
 
 /** Throws where no snapshot could be served. */
-export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> {
-  const stop = new AbortController();
-  // A state that was stored earlier is not what the agent says now.
-  const { stateDir: _stateDir, ...withoutState } = options;
-  const control = await createControl({ ...withoutState, watchPlugins: false }, {
-    ...checkDeps("error", () => {}),
-    signal: stop.signal,
-    onWaiting: (reason) => Promise.reject(new ProxyError("agent_unreachable", cannot(reason()))),
-  });
-  const { source, agent, proxyId } = control;
-  try {
-    const snapshot = await firstSnapshot(source);
+export function checkConsul(options: ProxyOptions): Promise<ConsulReport> {
+  return withControl(options, async ({ source, agent, proxyId }, first) => {
+    const snapshot = await first();
     const { refused, warnings } = source;
     return {
       lines: [
@@ -48,6 +39,25 @@ export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> 
       ],
       hasRefusals: refused.length > 0,
     };
+  });
+}
+
+/** Calls `look` with the source of a proxy that does not serve, then ends it. `first`: its first snapshot. */
+export async function withControl<T>(
+  options: ProxyOptions,
+  look: (control: ProxyControl, first: () => Promise<Snapshot>) => Promise<T>,
+): Promise<T> {
+  const stop = new AbortController();
+  // A state that was stored earlier is not what the agent says now.
+  const { stateDir: _stateDir, ...withoutState } = options;
+  const control = await createControl({ ...withoutState, watchPlugins: false }, {
+    ...checkDeps("error", () => {}),
+    signal: stop.signal,
+    onWaiting: (reason) => Promise.reject(new ProxyError("agent_unreachable", cannot(reason()))),
+  });
+  const { source, agent } = control;
+  try {
+    return await look(control, () => firstSnapshot(source));
   } finally {
     stop.abort();
     await source.close();

@@ -252,7 +252,7 @@ async function reportMissingRights(
   }
 }
 
-function firstRegistration(agent: Consul, proxyId: string): Promise<Registration> {
+export function firstRegistration(agent: Consul, proxyId: string): Promise<Registration> {
   return new Promise((resolve) => {
     const watch = agent.watchRegistration(proxyId, {
       onValue(registration) {

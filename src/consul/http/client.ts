@@ -55,6 +55,8 @@ interface ClientDeps {
 export class Client {
   readonly options: ClientOptions;
   readonly carrier: Carrier;
+  /** Header `Date` of the newest reply; `""`: there is none. */
+  lastDate = "";
   readonly #deps: ClientDeps;
 
   constructor(options: ClientOptions, deps: ClientDeps) {
@@ -83,6 +85,7 @@ export class Client {
       // A write must not reach another cluster.
       if (call.method === "PUT") await this.#deps.proof?.confirm();
       const wire = await this.#send(call, token);
+      this.lastDate = wire.headers["date"] ?? "";
       if (!call.provesCluster) await this.#confirm(call, wire);
       if (isUnknownToken(wire)) this.#deps.token.rejected(token);
       const reply = this.#read(call, wire, token);

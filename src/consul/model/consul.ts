@@ -103,6 +103,12 @@ export interface InstanceRef {
   readonly datacenter: string;
 }
 
+/** An instance of a service, and the protocol that its sidecar speaks with callers; `""`: none is named. */
+export interface InstanceProtocol {
+  readonly id: string;
+  readonly protocol: string;
+}
+
 /** A right that the token lacks: `service:write` on `web`. */
 export interface MissingRight {
   readonly right: string;
@@ -140,6 +146,10 @@ export interface Consul {
   askIntentions(destination: ServiceRef): Promise<Intentions>;
   /** Whether the catalog has an instance of it; `undefined`: the token may not read that. */
   askInCatalog(service: ServiceRef): Promise<boolean | undefined>;
+  /** For an operator: what callers of the service must speak. */
+  askProtocols?(service: ServiceRef): Promise<readonly InstanceProtocol[]>;
+  /** Header `Date` of the newest reply; `""`: there is none. */
+  replyDate?(): string;
   /**
    * Why callers would pass over the proxy's own instance, as the catalog has it now; empty: all its
    * checks pass.

@@ -8,7 +8,7 @@
 import * as v from "valibot";
 import { ProxyError } from "../../base/mod.ts";
 import type { Client } from "../http/client.ts";
-import type { InstanceRef, ServiceRef } from "../model/consul.ts";
+import type { InstanceProtocol, InstanceRef, ServiceRef } from "../model/consul.ts";
 import { readQuery } from "./questions.ts";
 import { list, map, object, readReply, text } from "./schema.ts";
 
@@ -122,6 +122,39 @@ export async function askFailingChecks(
   return own.flatMap(({ Node, Checks }) =>
     Checks.filter(({ Status }) => Status !== "passing").map((check) => failing(check, Node.Node))
   );
+}
+
+const Callees = list(object({
+  Service: object({
+    ID: text,
+    Proxy: v.nullish(object({ Config: map(v.unknown()) })),
+  }),
+}));
+
+/**
+ * The protocol that the sidecar of each instance speaks, by its registration and the central
+ * configuration; `""`: neither names one, which is `tcp`.
+ */
+export async function askProtocols(
+  client: Client,
+  { service, namespace, partition, datacenter }: ServiceRef,
+  terms: ReadTerms,
+): Promise<readonly InstanceProtocol[]> {
+  const { query, flags } = readQuery(client, { stale: true, datacenter });
+  const reply = await client.call({
+    resource: "health",
+    what: `read the protocols of ${JSON.stringify(service)}`,
+    needs: `service:read on ${JSON.stringify(service)} and its sidecars`,
+    path: `/v1/health/connect/${encodeURIComponent(service)}`,
+    query: { ...query, ...tenancyOf({ namespace, partition }) },
+    flags: [...flags, "merge-central-config"],
+    ...terms,
+  });
+  const rows = readReply(Callees, reply.json, `instances of ${JSON.stringify(service)}`);
+  return rows.map(({ Service: { ID: id, Proxy: proxy } }) => {
+    const { protocol } = proxy?.Config ?? {};
+    return { id, protocol: typeof protocol === "string" ? protocol.toLowerCase() : "" };
+  });
 }
 
 type Check = v.InferOutput<typeof Rows>[number]["Checks"][number];

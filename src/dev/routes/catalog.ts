@@ -14,7 +14,8 @@ import {
 } from "../http/api.ts";
 import { parseFilter } from "../filter.ts";
 import { executeQuery } from "../catalog/prepared_queries.ts";
-import { type JsonObject, textsAt } from "../json.ts";
+import { type JsonObject, objectAt, textAt, textsAt } from "../json.ts";
+import { mergeProxy } from "../entries/central_config.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
 import { CATALOG, serviceTopic } from "../store.ts";
@@ -47,6 +48,9 @@ function health(call: Call, mesh: boolean): Promise<Response> {
   const filter = parseFilter(call.req.query("filter") ?? "");
   const onlyPassing = has(call, "passing") && call.req.query("passing") !== "false";
   const tags = mesh ? [] : call.req.queries("tag") ?? [];
+  const shown = has(call, "merge-central-config")
+    ? (entry: Entry) => withCentralConfig(entryJson(entry), call)
+    : entryJson;
   return replyWhenNewer(call, () => instances(call, mesh), (value) =>
     value
       .filter(({ checks }) => !onlyPassing || worstOf(checks) === "passing")
@@ -54,8 +58,16 @@ function health(call: Call, mesh: boolean): Promise<Response> {
         const own = textsAt(service.definition, "Tags");
         return tags.every((tag) => own.includes(tag));
       })
-      .map(entryJson)
+      .map(shown)
       .filter(filter));
+}
+
+function withCentralConfig(json: JsonObject, { env: { config } }: Call): JsonObject {
+  const service = objectAt(json, "Service");
+  const proxy = objectAt(service, "Proxy");
+  if (textAt(proxy, "DestinationServiceName") === "") return json;
+  const Proxy = mergeProxy(proxy, (kind, name) => config.find(kind, name));
+  return { ...json, Service: { ...service, Proxy } };
 }
 
 /** Instances of a service, with its index while there are some, else that of the whole catalog. */

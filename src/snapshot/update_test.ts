@@ -110,7 +110,6 @@ const BASE: Snapshot = {
     strictSpiffeChain: false,
   },
   accessLog: null,
-  tracing: null,
   inbound: {
     inbound: {
       version: 1,

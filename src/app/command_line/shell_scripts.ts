@@ -1,6 +1,10 @@
 /** The completion scripts of shells. They ask the executable, which knows its commands and flags. @module */
 
-import { COMPLETE_COMMAND, type Shell } from "./args.ts";
+export const SHELLS = ["bash", "zsh", "fish"] as const;
+export type Shell = (typeof SHELLS)[number];
+
+/** The command that scripts run; people do not, so help leaves it out. */
+export const COMPLETE_COMMAND = "complete-words";
 
 /**
  * Bash splits words at `:` and `=`, too. They are joined where the line has no blank between them, and what

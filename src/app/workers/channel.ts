@@ -12,7 +12,6 @@ import type {
   RemoteAuthorize,
   ViewOptions,
 } from "../../proxy/mod.ts";
-import type { SendSpans } from "../tracing/span_outbox.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
@@ -168,7 +167,6 @@ export interface MainCalls {
   lines(): void;
   /** An idle upstream is used. */
   firstUse(upstreamId: string): void;
-  spans: SendSpans;
   authorize: RemoteAuthorize;
   fetchCertificate: FetchCertificate;
   lendCells: OpenSharedCells;

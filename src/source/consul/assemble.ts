@@ -19,7 +19,6 @@ import { intentionsFor, judgeTokens, refusedIntentions } from "./token_providers
 import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
-import { type TracingChoice, tracingPart } from "../parts/tracing.ts";
 import { protocolOf } from "../parts/http_rules.ts";
 import {
   NOTHING_HELD,
@@ -88,7 +87,6 @@ export interface AssembleOptions extends UpstreamOptions {
   readonly plans?: CredentialPlans;
   readonly held?: HeldSecrets;
   readonly plugins?: PluginsHeld;
-  readonly tracing?: TracingChoice | undefined;
 }
 
 export interface Assembled extends MadeSnapshot {
@@ -216,11 +214,6 @@ export function assemble(
     policy: keepPart<PolicyPart>(previous?.policy, policy, version),
     tls,
     accessLog: accessLogPart(registration.accessLogs, context),
-    tracing: tracingPart(options.tracing, undefined, {
-      previous,
-      version,
-      service: registration.service,
-    }),
     inbound,
     pluginCode: keepCode(previous, plugins?.code ?? {}, version),
     edges: edgeParts(registration, { plans, own, previous, version }),

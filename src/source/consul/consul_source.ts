@@ -157,7 +157,6 @@ class ConsulReader implements FactsReader {
       plans: this.#plans,
       held: hold(this.#plans),
       plugins: this.#plugins.held,
-      tracing: options.tracing,
     });
     return {
       ...this.#assembled,

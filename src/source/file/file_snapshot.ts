@@ -10,7 +10,6 @@ import { intentionsOf } from "./file_intentions.ts";
 import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
 import { judgePems } from "../parts/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../parts/own_credentials.ts";
-import { tracingPart } from "../parts/tracing.ts";
 import { keepCode, pluginUses } from "../plugins/read_plugins.ts";
 import type { MadeSnapshot, MakeContext } from "../shell/facts_reader.ts";
 import type { SourceOptions } from "../shell/source_shell.ts";
@@ -35,7 +34,6 @@ import {
 interface FileSnapshotInput
   extends
     Pick<MakeContext, "previous">,
-    Pick<SourceOptions, "tracing">,
     Required<Pick<SourceOptions, "strictSpiffeChain" | "idleTimeoutMs" | "lifetimeMs">> {
   readonly held: HeldSecrets;
   readonly nowMs: number;
@@ -99,7 +97,6 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): Made
     accessLog: config.accessLog
       ? keepPart<AccessLogPart>(previous?.accessLog, config.accessLog, version)
       : null,
-    tracing: tracingPart(input.tracing, undefined, { previous, version, service }),
     inbound: inbound && opens(inboundKey)
       ? {
         [INBOUND_KEY]: keepPart<InboundPart>(

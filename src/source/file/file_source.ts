@@ -86,7 +86,6 @@ class FileConfigReader implements FactsReader {
       strictSpiffeChain,
       idleTimeoutMs,
       lifetimeMs,
-      tracing: this.#options.tracing,
     });
     const { service } = config;
     return {

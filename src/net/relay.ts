@@ -90,6 +90,11 @@ export class Relay {
     this.#halves[side === "downstream" ? 1 : 0].sent();
   }
 
+  /** Bytes of `side` that the other side has not taken yet. */
+  waitingOf(side: Side): number {
+    return this.#halves[side === "downstream" ? 0 : 1].waiting;
+  }
+
   #forget(): void {
     for (const half of this.#halves) half.sent();
   }
@@ -152,6 +157,9 @@ class Half implements StreamEvents {
     this.#side = side;
     this.#own = own;
     this.#other = other;
+  }
+  get waiting(): number {
+    return this.#waiting;
   }
   onData(chunk: Uint8Array): void {
     this.#relay.came(this.#side, chunk.length);

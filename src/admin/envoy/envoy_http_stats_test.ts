@@ -193,14 +193,16 @@ test("envoyStats() of a TCP listener has the statistics of Envoy's TCP proxy, an
   const stats = new Stats();
   const listener = new ListenerStats(stats, "outbound", DB);
   for (let count = 0; count < 3; count++) listener.began();
-  listener.ended(
-    { relay: { receivedBytes: 5, sentBytes: 25 } },
-    { kind: "completed", by: "downstream" },
-  );
+  listener.ended({}, { kind: "completed", by: "downstream" });
+  listener.metrics.receivedBytes.add(5);
+  listener.metrics.sentBytes.add(25);
+  listener.metrics.receivedWaiting.add(1);
+  listener.metrics.sentWaiting.add(2);
   const behind = listener.of("db");
   behind.opened();
   behind.opened();
-  behind.ended({ receivedBytes: 5, sentBytes: 25 });
+  behind.moved(5, 25);
+  behind.ended();
   behind.failed("endpoint_timed_out");
   behind.failed("endpoint_refused");
   // A cluster that is gone.
@@ -213,6 +215,9 @@ test("envoyStats() of a TCP listener has the statistics of Envoy's TCP proxy, an
       ["tcp.upstream.db.default.default.dc1.downstream_cx_total", 3],
       ["tcp.upstream.db.default.default.dc1.downstream_cx_rx_bytes_total", 5],
       ["tcp.upstream.db.default.default.dc1.downstream_cx_tx_bytes_total", 25],
+      ["tcp.upstream.db.default.default.dc1.downstream_cx_rx_bytes_buffered", 1],
+      ["tcp.upstream.db.default.default.dc1.downstream_cx_tx_bytes_buffered", 2],
+      ["tcp.upstream.db.default.default.dc1.downstream_cx_no_route", 0],
       ["cluster.db.upstream_cx_total", 2],
       ["cluster.db.upstream_cx_active", 1],
       ["cluster.db.upstream_cx_connect_fail", 2],

@@ -31,6 +31,8 @@ export interface EnvoyName {
   readonly http?: boolean;
   /** Counts for the cluster that the route names; with failover the called cluster is another one. */
   readonly ofRoute?: true;
+  /** Envoy counts what cannot happen here. */
+  readonly isZero?: true;
   /** Only secrets that do not come from an SDS server, which counts for itself. */
   readonly notSds?: true;
 }
@@ -64,6 +66,12 @@ const ROWS: readonly Row[] = [
   ["source", "sds_connected_state", "control_plane.connected_state"],
   ["listener", "connections_opened_total", "downstream_cx_total"],
   ["listener", "connections_active", "downstream_cx_active"],
+  ["listener", "connections_refused_total", "downstream_cx_overflow", {
+    labels: { limit: "listener" },
+  }],
+  ["listener", "connections_refused_total", "downstream_global_cx_overflow", {
+    labels: { limit: "process" },
+  }],
   ["listener", "tls_resumed_total", "ssl.session_reused", INBOUND],
   ["cluster", "tls_resumed_total", "ssl.session_reused", OUTBOUND],
   ["listener", "secrets_not_ready_total", LISTENER_NOT_READY, INBOUND],
@@ -100,8 +108,11 @@ const ROWS: readonly Row[] = [
   flagged("http", "downstream_rq_rx_reset", "DR"),
   flagged("http", "downstream_cx_protocol_error", "DPE"),
   ["tcp", "connections_opened_total", "downstream_cx_total", PLAIN],
+  ["tcp", "connections_opened_total", "downstream_cx_no_route", { ...PLAIN, isZero: true }],
   ["tcp", "received_bytes_total", "downstream_cx_rx_bytes_total", PLAIN],
   ["tcp", "sent_bytes_total", "downstream_cx_tx_bytes_total", PLAIN],
+  ["tcp", "received_bytes_waiting", "downstream_cx_rx_bytes_buffered", PLAIN],
+  ["tcp", "sent_bytes_waiting", "downstream_cx_tx_bytes_buffered", PLAIN],
   ["behind", "upstream_connections_total", "upstream_cx_total"],
   ["behind", "upstream_connections_active", "upstream_cx_active"],
   ["behind", "upstream_connect_failures_total", "upstream_cx_connect_fail"],
@@ -163,10 +174,10 @@ export const ENVOY_HELP: Readonly<Record<string, string>> = {
     "Connections to the cluster that were not open within the connect timeout",
   cluster_upstream_cx_none_healthy: "Requests that failed because no instance could be chosen",
   cluster_upstream_cx_rx_bytes_total:
-    "Bytes received from the cluster over TCP; counted when a connection ends",
+    "Bytes received from the cluster over TCP; open connections are counted once a second",
   cluster_upstream_cx_total: "Connections opened to the cluster",
   cluster_upstream_cx_tx_bytes_total:
-    "Bytes sent to the cluster over TCP; counted when a connection ends",
+    "Bytes sent to the cluster over TCP; open connections are counted once a second",
   cluster_upstream_rq: "HTTP requests sent to the cluster that ended, by status of the response",
   cluster_upstream_rq_active: "HTTP requests sent to the cluster whose response has not ended",
   cluster_upstream_rq_completed: "HTTP requests sent to the cluster that ended",
@@ -195,6 +206,10 @@ export const ENVOY_HELP: Readonly<Record<string, string>> = {
   http_downstream_rq_xx: "HTTP responses sent to callers, by class of their status",
   http_rq_total: "HTTP requests sent on from this listener; each retry counts",
   listener_downstream_cx_active: "Connections of the listener that are open now",
+  listener_downstream_cx_overflow:
+    "Connections refused because the listener's limit on connections was reached",
+  listener_downstream_global_cx_overflow:
+    "Connections refused because the process's limit on connections was reached",
   listener_downstream_cx_total: "Connections accepted by the listener",
   listener_http_downstream_rq_completed: "HTTP responses sent by the listener",
   listener_http_downstream_rq_xx: "HTTP responses sent by the listener, by class of their status",
@@ -229,15 +244,21 @@ export const ENVOY_HELP: Readonly<Record<string, string>> = {
   server_days_until_first_cert_expiring: "Whole days until the first certificate in use expires",
   server_hot_restart_epoch: "Always 0: a new process does not take over statistics",
   server_live: "1 unless the proxy drains, then 0",
-  server_memory_allocated: "Bytes of objects on the heaps of all threads",
-  server_memory_heap_size: "Bytes that the heaps of all threads have reserved",
+  server_memory_allocated: "Bytes of objects of all threads",
+  server_memory_heap_size: "Bytes that the heaps of all threads reserve",
   server_memory_physical_size: "Resident memory of the process in bytes",
   server_parent_connections: "Always 0: connections of an earlier process are not counted",
   server_state: "0: live, 1: draining, 2: pre-initializing, 3: initializing",
   server_total_connections: "Connections accepted by all listeners that are open now",
   server_uptime: "Seconds since the start of the process",
   server_version: "The first six digits of the commit as a number; 0 when running from source",
+  tcp_downstream_cx_no_route:
+    "Always 0: a connection is accepted only where its upstream has a cluster",
+  tcp_downstream_cx_rx_bytes_buffered:
+    "Bytes received from callers over TCP that the other side has not taken yet",
   tcp_downstream_cx_rx_bytes_total: "Bytes received from callers over TCP",
+  tcp_downstream_cx_tx_bytes_buffered:
+    "Bytes for callers over TCP that the callers have not taken yet",
   tcp_downstream_cx_total: "TCP connections accepted from callers",
   tcp_downstream_cx_tx_bytes_total: "Bytes sent to callers over TCP",
 };

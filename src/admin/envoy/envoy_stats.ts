@@ -57,7 +57,8 @@ export function envoyStats(samples: readonly Sample[], facts: EnvoyFacts): reado
       if (row.http !== undefined && row.http !== speaksHttp.has(keyOf(labels))) continue;
       if (!fits(row, labels)) continue;
       for (const named of namesOf(row, labels)) {
-        for (const scope of scopesOf(row, labels, facts)) stats.add(scope, named, sample);
+        const shown = row.isZero ? { kind: sample.kind, value: 0 } : sample;
+        for (const scope of scopesOf(row, labels, facts)) stats.add(scope, named, shown);
         if (row.scope !== "http" || row.sample !== "http_responses_total") continue;
         // Envoy has a copy of these for each address, which dashboards of Consul use.
         for (const { address, httpPrefix } of listenersOf(labels, facts)) {

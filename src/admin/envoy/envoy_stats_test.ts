@@ -90,6 +90,15 @@ const TABLE: readonly (readonly [string, Labels, string, string, Labels])[] = [
       envoy_listener_address: "127.0.0.1_80",
     },
   ],
+  ...([["listener", "cx"], ["process", "global_cx"]] as const).map(([limit, what]) =>
+    [
+      "connections_refused_total",
+      { ...IN, limit },
+      `${ADDRESS}.downstream_${what}_overflow`,
+      `listener_downstream_${what}_overflow`,
+      { envoy_listener_address: "127.0.0.1_80" },
+    ] as const
+  ),
   [
     "connections_active",
     OUT,

@@ -8,8 +8,8 @@ import type { Labels, Sample } from "../../base/mod.ts";
 export function heapSamples(): readonly Sample[] {
   const { heapUsed, heapTotal, external } = process.memoryUsage();
   return [
-    gauge("heap_used_bytes", "Bytes of objects on the heaps of all threads", heapUsed + external),
-    gauge("heap_size_bytes", "Bytes that the heaps of all threads have reserved", heapTotal),
+    gauge("heap_used_bytes", "Bytes of objects of all threads", heapUsed + external),
+    gauge("heap_size_bytes", "Bytes that the heaps of all threads reserve", heapTotal + external),
   ];
 }
 

@@ -17,7 +17,7 @@ import { ConnectionRecord, type Ending } from "../observe/connection_record.ts";
 import type { ListenerStats } from "../observe/listener_stats.ts";
 import type { ConnectionObserver } from "../observe/observers.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
-import type { RefusalReason } from "../observe/failure_summary.ts";
+import type { ReachedLimit, RefusalReason } from "../observe/failure_summary.ts";
 
 /** Authorization of a caller: by the intentions (`match`), by the agent as well (`both`), or none (`nobody`). */
 export type AuthorizeMode = "match" | "both" | "nobody";
@@ -43,7 +43,7 @@ export interface ListenerFacts {
   /** Why a caller from that address is refused; absent: no address is. */
   barred?(remote: string): RefusalReason | undefined;
   /** Why a caller is refused while the limit of this listener or of the process is reached. */
-  whyFull(remote: string): RefusalReason;
+  whyFull(remote: string): ReachedLimit;
   /** Protocols offered by ALPN, preferred first; empty: none. */
   readonly protocols: readonly string[];
   serve(session: Session): SessionService;
@@ -189,8 +189,8 @@ export class Session implements LiveConnection {
   }
 
   refuse(): void {
-    const { code, reason } = this.#listener.whyFull(this.record.remote);
-    this.stats.refusedFull(reason, this.context.clock.monotonic());
+    const { code, reason, limit } = this.#listener.whyFull(this.record.remote);
+    this.stats.refusedFull(limit, reason, this.context.clock.monotonic());
     this.end(code, reason);
   }
 

@@ -102,6 +102,31 @@ test("bytes for a side that does not read stay for the idle timeout after the ot
   assert.deepEqual(path.endings, ["idle_timed_out"]);
 });
 
+test("bytes of an open connection are counted once a second, and those that wait", async () => {
+  await using path = await web({});
+  const { caller, server } = await open(path);
+  const counted = () => {
+    const { samples } = path.path.view({ connections: false });
+    const names = ["received_bytes_total", "sent_bytes_total", "received_bytes_waiting"];
+    return [...names, "upstream_sent_bytes_total", "upstream_received_bytes_total"].map((name) =>
+      samples.find((sample) => sample.name === name)?.value
+    );
+  };
+  server.connection.pause();
+  caller.send("x".repeat(100_000));
+  server.send("four");
+  await settle();
+  assert.deepEqual(counted(), [0, 0, 0, 0, 0]);
+  await path.clock.advance(1_000);
+  const [received = 0, sent, waiting = 0, ...upstream] = counted();
+  assert.ok(received > 0 && waiting > 0 && waiting <= received, `${received} ${waiting}`);
+  assert.equal(sent, 4);
+  assert.deepEqual(upstream, [received, 4]);
+  server.connection.reset();
+  await settle();
+  assert.deepEqual(counted(), [received, 4, 0, received, 4]);
+});
+
 test("the delay of a sweep is measured while there are connections", async () => {
   await using path = await web({});
   const lag = () =>

@@ -5,7 +5,7 @@ import type { ExposedPart, HttpRules, Snapshot } from "../../snapshot/mod.ts";
 import type { ExposedPathRule } from "../caller/authorize.ts";
 import type { FairConnectionLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import type { RefusalReason } from "../observe/failure_summary.ts";
+import type { ReachedLimit, RefusalReason } from "../observe/failure_summary.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
 import type { HttpListener } from "../service/stages.ts";
 import { LocalRoute } from "../upstream/request_pools.ts";
@@ -93,13 +93,13 @@ export class ExposedListener extends ServedListener<ExposedPart> implements Expo
     return { code: "source_denied", reason: `only ${this.allowedAddresses} may call` };
   }
 
-  override whyFull(remote: string): RefusalReason {
+  override whyFull(remote: string): ReachedLimit {
     const { places } = this;
     if (!places.full && !places.hasShare(remote)) return super.whyFull(remote);
     const reason = places.full
       ? `${places.all.limit} connections to exposed paths are open`
       : `${places.share} connections to exposed paths are open from its address`;
-    return { code: "overloaded", reason };
+    return { code: "overloaded", reason, limit: "listener" };
   }
 
   override update(): void {

@@ -6,7 +6,7 @@ import type { AuthorizeMode } from "../caller/session.ts";
 import { INBOUND_COLUMN, type SharedLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import { type ClusterStats, LOCAL_CLUSTER } from "../observe/listener_stats.ts";
-import type { RefusalReason } from "../observe/failure_summary.ts";
+import type { ReachedLimit } from "../observe/failure_summary.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
 import type { HttpListener } from "../service/stages.ts";
 import type { TcpDestination } from "../service/tcp_service.ts";
@@ -81,13 +81,13 @@ export class InboundListener extends ServedListener<InboundPart> implements TcpD
     return this.part.http ? undefined : this.stats.of(LOCAL_CLUSTER);
   }
 
-  override whyFull(remote: string): RefusalReason {
+  override whyFull(remote: string): ReachedLimit {
     const { places, context } = this;
     if (!places.full) return super.whyFull(remote);
     const reason = this.part.maxConnections === places.limit
       ? `max_inbound_connections is ${places.limit}`
       : `${places.limit} of ${context.processLimit.limit} connections are inbound; the rest is kept for upstreams`;
-    return { code: "overloaded", reason };
+    return { code: "overloaded", reason, limit: "listener" };
   }
 
   get protocols(): readonly string[] {

@@ -7,7 +7,7 @@ import type { AuthorizeMode, ListenerFacts, Session, SessionService } from "../c
 import type { ConnectionLimiter, FairConnectionLimiter, SharedLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import type { RefusalReason } from "../observe/failure_summary.ts";
+import type { ReachedLimit } from "../observe/failure_summary.ts";
 import { ListenerStats } from "../observe/listener_stats.ts";
 import { ConnectionObservers } from "../observe/observers.ts";
 import type { HttpListener } from "../service/stages.ts";
@@ -108,9 +108,10 @@ export abstract class ServedListener<Part extends ListenedPart = ListenedPart>
     return "nobody";
   }
 
-  whyFull(_remote: string): RefusalReason {
+  whyFull(_remote: string): ReachedLimit {
     const { limit } = this.context.processLimit;
-    return { code: "overloaded", reason: `the process holds ${limit} connections` };
+    const reason = `the process holds ${limit} connections`;
+    return { code: "overloaded", reason, limit: "process" };
   }
 
   /** Callers that may call it: the local application, or any. */

@@ -7,7 +7,7 @@ import type { ListenerFacts } from "../caller/session.ts";
 import { MAX_UPSTREAMS, type SharedLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import type { RefusalReason } from "../observe/failure_summary.ts";
+import type { ReachedLimit } from "../observe/failure_summary.ts";
 import { HttpStats } from "../observe/http_stats.ts";
 import { ListenerStats } from "../observe/listener_stats.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
@@ -130,10 +130,11 @@ export class OutboundListener extends ServedListener<UpstreamPart> implements Tc
       trusts.fault(part.credentials);
   }
 
-  override whyFull(remote: string): RefusalReason {
+  override whyFull(remote: string): ReachedLimit {
     if (this.context.processLimit.full) return super.whyFull(remote);
     const key = this.part.http ? "max_client_connections" : "max_connections";
-    return { code: "limit_reached", reason: `limits.${key} is ${this.places.limit}` };
+    const reason = `limits.${key} is ${this.places.limit}`;
+    return { code: "limit_reached", reason, limit: "listener" };
   }
 
   get protocols(): readonly string[] {

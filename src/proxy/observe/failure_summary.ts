@@ -43,6 +43,11 @@ export interface RefusalReason {
   readonly reason: string;
 }
 
+/** A reached limit on connections: of a listener alone, or of the process. */
+export interface ReachedLimit extends RefusalReason {
+  readonly limit: "listener" | "process";
+}
+
 interface Sum {
   readonly flush: () => void;
   logged: number;

@@ -1,7 +1,6 @@
 /** Counters of the connections of one listener and its clusters, and its warnings. @module */
 
 import type { ErrorCode, Labels, Stats } from "../../base/mod.ts";
-import type { Relay } from "../../net/mod.ts";
 import { endedByOf, type Ending } from "./connection_record.ts";
 import {
   ClusterCounters,
@@ -20,18 +19,32 @@ const ENDED = [
   "connections_ended_total",
   "Connections that ended, by outcome and the side that ended them",
 ] as const;
+const REFUSED = [
+  "connections_refused_total",
+  "Connections refused because a limit on connections was reached: of the listener or the process",
+] as const;
 const METRICS = {
   opened: ["counter", "connections_opened_total", "Connections accepted by the listener"],
   active: ["gauge", "connections_active", "Connections of the listener that are open now"],
   receivedBytes: [
     "counter",
     "received_bytes_total",
-    "Bytes received from callers on all connections, those still open included",
+    "Bytes received from callers over TCP; open connections are counted once a second",
   ],
   sentBytes: [
     "counter",
     "sent_bytes_total",
-    "Bytes sent to callers on all connections, those still open included",
+    "Bytes sent to callers over TCP; open connections are counted once a second",
+  ],
+  receivedWaiting: [
+    "gauge",
+    "received_bytes_waiting",
+    "Bytes received from callers over TCP that the other side has not taken yet",
+  ],
+  sentWaiting: [
+    "gauge",
+    "sent_bytes_waiting",
+    "Bytes for callers over TCP that the callers have not taken yet",
   ],
   denied: [
     "counter",
@@ -48,11 +61,6 @@ const METRICS = {
     "secrets_not_ready_total",
     "Connections refused because a secret of the listener or upstream has not come yet",
   ],
-  refused: [
-    "counter",
-    "connections_refused_total",
-    "Connections refused because a limit on connections was reached",
-  ],
   stopped: [
     "counter",
     "held_bytes_stopped_total",
@@ -63,15 +71,12 @@ const METRICS = {
 /** How long a warning about refused or stopped connections is shown. */
 const WARNING_MS = 60_000;
 
-interface Ended {
-  readonly relay: Pick<Relay, "receivedBytes" | "sentBytes"> | undefined;
-}
-
 export class ListenerStats extends ClusterCounters<ClusterStats> implements ConnectionObserver {
   readonly metrics: MetricHandles<typeof METRICS>;
   readonly #stats: Stats;
   readonly #labels: Labels;
   readonly #endings: SpreadCounters;
+  readonly #refused: SpreadCounters;
   /** Monotonic time at which an exchange was last ended to free memory. */
   #stoppedMs = -Infinity;
   /** The last connection that was refused because a limit was reached. */
@@ -84,6 +89,9 @@ export class ListenerStats extends ClusterCounters<ClusterStats> implements Conn
     this.#labels = labels;
     this.metrics = metricsOf(stats, METRICS, labels);
     this.#endings = new SpreadCounters(stats, ENDED, labels);
+    this.#refused = new SpreadCounters(stats, REFUSED, labels);
+    // They are shown from the start.
+    for (const limit of ["listener", "process"] as const) this.#refused.of(limit, { limit });
   }
 
   began(): void {
@@ -91,10 +99,8 @@ export class ListenerStats extends ClusterCounters<ClusterStats> implements Conn
     this.metrics.active.add(1);
   }
 
-  ended({ relay }: Ended, ending: Ending): void {
+  ended(_record: object, ending: Ending): void {
     this.metrics.active.add(-1);
-    this.metrics.receivedBytes.add(relay?.receivedBytes ?? 0);
-    this.metrics.sentBytes.add(relay?.sentBytes ?? 0);
     if (ending.kind === "failed" && ending.code === "intention_denied") this.metrics.denied.add(1);
     const outcome = ending.kind === "completed" ? "completed" : ending.code;
     countEnding(this.#endings, outcome, endedByOf(ending));
@@ -107,8 +113,8 @@ export class ListenerStats extends ClusterCounters<ClusterStats> implements Conn
   }
 
   /** A connection was refused because a limit was reached. */
-  refusedFull(reason: string, nowMs: number): void {
-    this.metrics.refused.add(1);
+  refusedFull(limit: "listener" | "process", reason: string, nowMs: number): void {
+    this.#refused.known(limit)?.add(1);
     this.#full = { reason, ms: nowMs };
   }
 
@@ -125,6 +131,7 @@ export class ListenerStats extends ClusterCounters<ClusterStats> implements Conn
     this.keepClusters(new Set());
     removeMetrics(this.#stats, METRICS, this.#labels);
     this.#endings.forget();
+    this.#refused.forget();
   }
 }
 
@@ -155,12 +162,12 @@ const CLUSTER = {
   sentBytes: [
     "counter",
     "upstream_sent_bytes_total",
-    "Bytes sent to the cluster; counted when a connection ends",
+    "Bytes sent to the cluster over TCP; open connections are counted once a second",
   ],
   receivedBytes: [
     "counter",
     "upstream_received_bytes_total",
-    "Bytes received from the cluster; counted when a connection ends",
+    "Bytes received from the cluster over TCP; open connections are counted once a second",
   ],
 } as const satisfies MetricTable;
 
@@ -184,10 +191,14 @@ export class ClusterStats {
     this.#metrics.active.add(1);
   }
 
-  ended({ receivedBytes, sentBytes }: Pick<Relay, "receivedBytes" | "sentBytes">): void {
+  /** Bytes of the caller, and bytes for the caller. */
+  moved(received: number, sent: number): void {
+    this.#metrics.sentBytes.add(received);
+    this.#metrics.receivedBytes.add(sent);
+  }
+
+  ended(): void {
     this.#metrics.active.add(-1);
-    this.#metrics.sentBytes.add(receivedBytes);
-    this.#metrics.receivedBytes.add(sentBytes);
   }
 
   failed(code: ErrorCode): void {

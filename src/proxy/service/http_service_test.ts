@@ -316,7 +316,10 @@ test("idle HTTP clients do not count as connections to the upstream; reaching th
   const refused = path.path.stats.samples().filter(({ name, labels }) =>
     name === "connections_refused_total" && labels.listener?.endsWith("/pay")
   );
-  assert.deepEqual(refused.map(({ value }) => value), [1]);
+  assert.deepEqual(refused.map(({ value, labels }) => [labels.limit, value]), [
+    ["listener", 1],
+    ["process", 0],
+  ]);
   await path.set(withLimits({}, 3));
   const next = path.engine.call(path.port("pay"));
   await settle();

@@ -25,6 +25,11 @@ export class TcpService implements SessionService {
   /** Set while a connection to the endpoint is open. */
   #counted: ClusterStats | undefined;
   #over = false;
+  /** What the metrics have of this connection already. */
+  #receivedBytes = 0;
+  #sentBytes = 0;
+  #receivedWaiting = 0;
+  #sentWaiting = 0;
 
   constructor(session: Session, destination: TcpDestination) {
     this.#session = session;
@@ -90,7 +95,10 @@ export class TcpService implements SessionService {
     if (fault !== undefined) this.#session.end("endpoint_untrusted", fault);
   }
 
-  sweep(): void {}
+  sweep(): void {
+    const { relay } = this.#session.record;
+    if (relay) this.#count(relay, relay.waitingOf("downstream"), relay.waitingOf("upstream"));
+  }
 
   drain(): void {}
 
@@ -106,8 +114,27 @@ export class TcpService implements SessionService {
     this.#over = true;
     this.#dial?.cancel();
     const { relay } = this.#session.record;
-    if (relay) this.#counted?.ended(relay);
+    if (relay) this.#count(relay, 0, 0);
+    this.#counted?.ended();
     this.#counted = undefined;
     this.#proven?.release();
+  }
+
+  /** Once a second and at the end: connections of databases stay open for days. */
+  #count({ receivedBytes, sentBytes }: Relay, receivedWaiting: number, sentWaiting: number): void {
+    const { metrics } = this.#session.stats;
+    const received = receivedBytes - this.#receivedBytes;
+    const sent = sentBytes - this.#sentBytes;
+    if (received > 0 || sent > 0) {
+      metrics.receivedBytes.add(received);
+      metrics.sentBytes.add(sent);
+      this.#counted?.moved(received, sent);
+    }
+    metrics.receivedWaiting.add(receivedWaiting - this.#receivedWaiting);
+    metrics.sentWaiting.add(sentWaiting - this.#sentWaiting);
+    this.#receivedBytes = receivedBytes;
+    this.#sentBytes = sentBytes;
+    this.#receivedWaiting = receivedWaiting;
+    this.#sentWaiting = sentWaiting;
   }
 }

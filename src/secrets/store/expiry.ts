@@ -8,9 +8,9 @@ import { isoTime, type JournalOptions, type Named, SecretLabels } from "./journa
 const LOOK_AGAIN_MS = 600_000;
 /** No more warnings when less is left. */
 const LAST_WARNING_MS = 60_000;
-const DAY_MS = 86_400_000;
 
 const EXPIRY = "certificate_expiry_seconds";
+const FIRST_EXPIRY = "certificates_first_expiry_seconds";
 
 interface ExpiryOptions extends JournalOptions {
   /** Remaining part of the lifetime at the first warning. */
@@ -50,7 +50,7 @@ export class ExpiryWatch {
     const warnMs = notAfterMs - (notAfterMs - notBeforeMs) * this.#options.warnFraction;
     this.#watched.set(secret, { secret, certificate, warnMs, hasExpired: false });
     const labels = this.#labels.of(secret);
-    // Secrets without labels of their own count only in the days that are left.
+    // Secrets without labels of their own count only for the first expiry.
     if (labels) {
       const help = "When the certificate of this secret expires, in seconds since 1970";
       this.#options.stats.gauge(EXPIRY, help, labels).set(Math.floor(notAfterMs / 1_000));
@@ -87,10 +87,9 @@ export class ExpiryWatch {
     }
     this.#near.set(near);
     const { stats, scope = {} } = this.#options;
-    if (this.#watched.size === 0) return stats.remove("certificate_days_left", scope);
-    const help = "Whole days until the first certificate in use expires; negative once it has";
-    const left = stats.gauge("certificate_days_left", help, scope);
-    left.set(Math.floor((earliestMs - nowMs) / DAY_MS));
+    if (this.#watched.size === 0) return stats.remove(FIRST_EXPIRY, scope);
+    const help = "When the first certificate in use expires, in seconds since 1970";
+    stats.gauge(FIRST_EXPIRY, help, scope).set(Math.floor(earliestMs / 1_000));
     this.#arm(Math.min(LOOK_AGAIN_MS, Math.max(nextMs - nowMs, 1)));
   }
 

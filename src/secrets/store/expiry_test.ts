@@ -7,6 +7,7 @@ import { ExpiryWatch } from "./expiry.ts";
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
+const DAY_S = DAY_MS / 1_000;
 const NOW_MS = Date.UTC(2026, 10, 21);
 const WEB = { ref: { name: "web" }, source: "file /etc/tls/web.pem" };
 
@@ -15,13 +16,18 @@ function setUp() {
   const log = recordingLog();
   const stats = new Stats();
   const watch = new ExpiryWatch({ clock, log, stats, warnFraction: 1 / 3 });
+  const value = (name: string) => stats.samples().find((sample) => sample.name === name)?.value;
   return {
     clock,
     watch,
     stats,
     logged: () =>
       log.lines.map(({ level, fields }) => `${level} ${fields.serial} ${fields.expires_in ?? ""}`),
-    value: (name: string) => stats.samples().find((sample) => sample.name === name)?.value,
+    value,
+    daysLeft: () =>
+      Math.round(
+        ((value("certificates_first_expiry_seconds") ?? NaN) - clock.now() / 1_000) / DAY_S,
+      ),
   };
 }
 
@@ -31,12 +37,12 @@ function days(serial: string, count: number, fromMs = NOW_MS) {
 }
 
 test("ExpiryWatch warns at the last third, at each half of the rest, and at the expiry", async () => {
-  const { clock, watch, logged, value } = setUp();
+  const { clock, watch, logged, value, daysLeft } = setUp();
   watch.watch(WEB, days("01", 90));
   await clock.advance(60 * DAY_MS - 1);
   assert.deepEqual(logged(), []);
   assert.equal(value("certificates_near_expiry"), 0);
-  assert.equal(value("certificate_days_left"), 30);
+  assert.equal(daysLeft(), 30);
   await clock.advance(2);
   assert.deepEqual(logged(), ["warn 01 30d"]);
   assert.equal(value("certificates_near_expiry"), 1);
@@ -53,7 +59,7 @@ test("ExpiryWatch warns at the last third, at each half of the rest, and at the 
   assert.equal(last.at(-1), "error 01 ");
   await clock.advance(30 * DAY_MS);
   assert.equal(logged().length, last.length);
-  assert.equal(value("certificate_days_left"), -30);
+  assert.equal(daysLeft(), -30);
   assert.equal(value("certificate_expiry_seconds"), (NOW_MS + 90 * DAY_MS) / 1_000);
   watch.close();
   assert.equal(clock.pending, 0);
@@ -79,16 +85,16 @@ for (
 }
 
 test("ExpiryWatch does not warn of a certificate that is replaced in time", async () => {
-  const { clock, watch, logged, value } = setUp();
+  const { clock, watch, logged, value, daysLeft } = setUp();
   for (let day = 0; day < 200; day += 50) {
     watch.watch(WEB, days(`d${day}`, 90, clock.now()));
     await clock.advance(50 * DAY_MS);
   }
   assert.deepEqual(logged(), []);
-  assert.equal(value("certificate_days_left"), 40);
+  assert.equal(daysLeft(), 40);
   watch.forget(WEB);
   await clock.advance(1);
-  assert.equal(value("certificate_days_left"), undefined);
+  assert.equal(value("certificates_first_expiry_seconds"), undefined);
   assert.equal(value("certificate_expiry_seconds"), undefined);
   assert.equal(clock.pending, 0);
   watch.close();
@@ -105,13 +111,13 @@ test("ExpiryWatch notices a wall clock that was set", async () => {
 });
 
 test("ExpiryWatch has one timer for a thousand certificates, and counts those near expiry", async () => {
-  const { clock, watch, logged, value } = setUp();
+  const { clock, watch, logged, value, daysLeft } = setUp();
   for (let i = 0; i < 1_000; i++) {
     watch.watch({ ref: { name: `s${i}` }, source: "sds" }, days(`${i}`, 30 + i));
   }
   assert.equal(clock.pending, 1);
   await clock.advance(21 * DAY_MS);
-  assert.equal(value("certificate_days_left"), 9);
+  assert.equal(daysLeft(), 9);
   assert.equal(value("certificates_near_expiry"), 2);
   assert.deepEqual(logged(), ["warn 0 10d", "warn 1 10d8h"]);
   watch.close();

@@ -14,6 +14,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { SERVER_NAME, startCluster } from "../kit/mesh/cluster.ts";
 import { EchoClient, type Place, waitForEcho } from "../kit/wire/echo.ts";
+import { lintMetrics } from "../kit/peers/prometheus.ts";
 import { loginsOf } from "../kit/mesh/login.ts";
 import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { freePorts, loopbackHost } from "../kit/process/ports.ts";
@@ -116,10 +117,13 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
       const line of [
         /^app_jobs 3$/m,
         /^consul_dataplane_consul_connected 1$/m,
+        /^consul_dataplane_envoy_connected 1$/m,
         /^postern_snapshot_version [1-9]/m,
         /^envoy_/m,
       ]
     ) assert.ok(line.test(page), `${line}`);
+
+    assert.deepEqual(lintMetrics(page.replace(/^app_jobs.*\n/m, "")), []);
 
     // The request of a startup probe in the container, by the name that it knows.
     const probed = join(directory, "consul-dataplane");

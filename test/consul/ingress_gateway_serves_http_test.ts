@@ -11,6 +11,7 @@ import {
   statusOf,
   valuesOf,
 } from "../kit/wire/http_raw.ts";
+import { lintMetrics } from "../kit/peers/prometheus.ts";
 import { IngressMesh } from "../kit/mesh/ingress.ts";
 import { loopbackHost } from "../kit/process/ports.ts";
 import { ready } from "../kit/process/postern.ts";
@@ -111,6 +112,7 @@ test("an HTTP listener of an ingress entry leads to several services by host, li
   });
   assert.equal((await asked(open, "pay.example"))[0], 404);
   assert.doesNotMatch(gateway.output, /configuration refused/);
+  assert.deepEqual(lintMetrics((await gateway.admin("/stats/prometheus")).body), []);
 });
 
 test("a listener for every service serves those that Consul names, live, as Envoy's does", async () => {

@@ -89,8 +89,28 @@ export class Prometheus implements AsyncDisposable {
   }
 }
 
-/** Envoy's names are Envoy's: it has counters without `_total`. */
-const ENVOYS_OWN = /^envoy_\w+ counter metrics should have "_total" suffix$/;
+interface GrafanaPanel {
+  readonly title?: string;
+  readonly targets?: readonly { readonly expr?: string }[];
+  /** Of a row that is closed. */
+  readonly panels?: readonly GrafanaPanel[];
+}
+
+/** The queries of a Grafana dashboard, with their variables, and the titles of their panels. */
+export function panelsOf(
+  dashboard: string,
+): readonly { readonly title: string; readonly query: string }[] {
+  const walk = ({ title = "", targets = [], panels = [] }: GrafanaPanel): ReturnType<
+    typeof panelsOf
+  > => [
+    ...targets.flatMap(({ expr }) => expr ? [{ title, query: expr }] : []),
+    ...panels.flatMap(walk),
+  ];
+  return walk(JSON.parse(dashboard));
+}
+
+/** Envoy's names are Envoy's: some of its counters have no `_total`. */
+const ENVOYS_OWN = /^envoy_/;
 
 /** What `promtool check metrics` finds in a page; empty: nothing. */
 export function lintMetrics(page: string): readonly string[] {

@@ -98,7 +98,7 @@ test("promtool finds nothing in the metrics of sidecars", async () => {
 
 /** Queries of the dashboards that nothing of the mesh's proxies answers. */
 const NOT_OF_THE_PROXY = [
-  // Of Kubernetes, and of the logs in Loki.
+  // Kubernetes has these metrics, and Loki the logs.
   /container_|kube_/,
   /count_over_time|rate\(\{/,
   // Envoy's overload manager, which Postern has not: its limits are in the query beside it.

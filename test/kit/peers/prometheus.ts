@@ -112,7 +112,7 @@ export function panelsOf(
 /** Envoy's names are Envoy's: some of its counters have no `_total`. */
 const ENVOYS_OWN = /^envoy_/;
 
-/** What `promtool check metrics` finds in a page; empty: nothing. */
+/** Findings of `promtool check metrics` about a page. */
 export function lintMetrics(page: string): readonly string[] {
   const { stdout, stderr, status } = spawnSync(peer("promtool"), ["check", "metrics"], {
     input: page,

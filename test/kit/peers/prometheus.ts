@@ -92,7 +92,7 @@ export class Prometheus implements AsyncDisposable {
 interface GrafanaPanel {
   readonly title?: string;
   readonly targets?: readonly { readonly expr?: string }[];
-  /** Of a row that is closed. */
+  /** A closed row has its panels here. */
   readonly panels?: readonly GrafanaPanel[];
 }
 

@@ -67,7 +67,16 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
   proxy: ["trust", "observe", "core", "caller", "upstream", "service", "listen", "explain"],
   source: ["parts", "state", "plugins", "shell", "file", "consul"],
   secrets: ["model", "load", "file", "envoy", "config", "sds", "workload", "on_demand", "store"],
-  app: ["log", "flags", "workers", "process", "consul_dataplane", "commands", "command_line"],
+  app: [
+    "log",
+    "tracing",
+    "flags",
+    "workers",
+    "process",
+    "consul_dataplane",
+    "commands",
+    "command_line",
+  ],
 };
 
 /** Pure directories: of Node's modules only these, which do no I/O. */

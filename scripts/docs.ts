@@ -1,17 +1,19 @@
 /**
  * Writes the flag reference of `docs/command-line.md` from the tables that flags are read with, and
- * `docs/configuration-keys.md` from the table that keys of Consul are read with.
+ * `docs/configuration-keys.md` from the table that keys of Consul are read with. The manual pages in
+ * `dist/man` are for a look at them: `man -l dist/man/postern-proxy.1`.
  *
  *     deno task docs
  *
  * @module
  */
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { HELP_TOPICS } from "../src/app/command_line/args.ts";
 import { helpText } from "../src/app/command_line/help.ts";
 import { CONFIG_KEYS, type ConfigKey, KEY_PLACES, type KeyPlace } from "../src/consul/mod.ts";
+import { manPages } from "./man.ts";
 
 const DOCS = join(import.meta.dirname ?? ".", "..", "docs");
 const PAGE = join(DOCS, "command-line.md");
@@ -53,3 +55,7 @@ const tables = KEY_PLACES.map((place) => {
   return `## ${HEADINGS[place]}\n\n| key | Postern | |\n| --- | --- | --- |\n${rows}\n`;
 });
 writeFileSync(KEYS_PAGE, readFileSync(KEYS_PAGE, "utf8").replace(KEYS, () => tables.join("")));
+
+const MAN = join(DOCS, "..", "dist", "man");
+mkdirSync(MAN, { recursive: true });
+for (const { file, text } of manPages(new Date())) writeFileSync(join(MAN, file), text);

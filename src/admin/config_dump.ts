@@ -1,7 +1,13 @@
 /** `/config_dump`. Credentials are listed by field: none is shown without a decision. @module */
 
 import type { Intention } from "../policy/mod.ts";
-import { type ChainPart, INBOUND_KEY, type PluginUse, type Snapshot } from "../snapshot/mod.ts";
+import {
+  type ChainPart,
+  INBOUND_KEY,
+  type PluginUse,
+  type Snapshot,
+  type TraceCollector,
+} from "../snapshot/mod.ts";
 import { NOT_SHOWN } from "./redact.ts";
 import { envoyConfigs } from "./envoy/dump/cluster_configs.ts";
 import { secretPartsShown } from "./secrets/secrets_dump.ts";
@@ -24,7 +30,8 @@ export function configDump(
 }
 
 function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
-  const { version, service, proxyId, datacenter, credentials, policy, tls, accessLog } = snapshot;
+  const { version, service, proxyId, datacenter, credentials, policy, tls } = snapshot;
+  const { accessLog, tracing } = snapshot;
   const inbound = snapshot.inbound[INBOUND_KEY];
   return {
     version,
@@ -45,6 +52,7 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     policy: { ...policy, intentions: policy.intentions.map(shownIntention) },
     tls,
     accessLog,
+    tracing: tracing && { ...tracing, collector: shownCollector(tracing.collector) },
     inbound: inbound ? withPlugins(inbound) : null,
     exposed: snapshot.exposed,
     edges: Object.fromEntries(
@@ -57,6 +65,11 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     ),
     targets: snapshot.targets,
   };
+}
+
+function shownCollector({ headers, ...collector }: TraceCollector): TraceCollector {
+  const names = Object.keys(headers);
+  return { ...collector, headers: Object.fromEntries(names.map((name) => [name, NOT_SHOWN])) };
 }
 
 /** A plugin's configuration may hold a key, under any name. */

@@ -50,8 +50,7 @@ for (
 test("the traffic of all workers is one table, with the latest refusals and slowest requests first", async () => {
   const { traffic } = mergeViews(await fakeAdminView().data(), []);
   const shown = JSON.parse(JSON.stringify(trafficShown(traffic)));
-  const [{ p50Ms, p99Ms, recent, ...row }] = shown.rows;
-  assert.deepEqual([shown.recentMs, recent.requests, recent.errors], [90_001, 6, 2]);
+  const [{ p50Ms, p99Ms, ...row }] = shown.rows;
   assert.deepEqual(row, {
     direction: "inbound",
     caller: "api",

@@ -1,17 +1,15 @@
 /** `/traffic`: the traffic table, the last refusals and the slowest requests. @module */
 
-import { noTraffic, type TrafficNumbers, trafficQuantileMs } from "../base/mod.ts";
+import { trafficQuantileMs } from "../base/mod.ts";
 import type { TrafficView } from "../proxy/mod.ts";
 
 /** Rows by number of requests, most first. */
-export function trafficShown(traffic: TrafficView): unknown {
-  const { sinceMs, recentMs, rows, refusals, slow } = traffic;
+export function trafficShown({ sinceMs, rows, refusals, slow }: TrafficView): unknown {
   const sorted = [...rows].sort((a, b) => b.requests - a.requests);
   return {
     sinceMs,
-    recentMs,
-    rows: sorted.map((row) => {
-      const { direction, caller, upstream, target, endpoint, route } = row;
+    rows: sorted.map(({ counts, sumMs: _, ...row }) => {
+      const { direction, caller, upstream, target, endpoint, route, requests, errors } = row;
       return {
         direction,
         caller,
@@ -19,11 +17,13 @@ export function trafficShown(traffic: TrafficView): unknown {
         target,
         endpoint,
         route,
-        ...numbersShown(row),
+        requests,
+        errors,
+        p50Ms: rounded(trafficQuantileMs(counts, 0.5)),
+        p99Ms: rounded(trafficQuantileMs(counts, 0.99)),
         receivedBytes: row.receivedBytes,
         sentBytes: row.sentBytes,
         open: row.open,
-        recent: numbersShown(row.recent ?? NO_REQUESTS),
       };
     }),
     refusals: refusals.map((one) => ({ ...one, at: new Date(one.at).toISOString() })),
@@ -32,17 +32,6 @@ export function trafficShown(traffic: TrafficView): unknown {
       at: new Date(one.at).toISOString(),
       durationMs: rounded(one.durationMs),
     })),
-  };
-}
-
-const NO_REQUESTS: TrafficNumbers = { requests: 0, errors: 0, counts: noTraffic() };
-
-function numbersShown({ requests, errors, counts }: TrafficNumbers): object {
-  return {
-    requests,
-    errors,
-    p50Ms: rounded(trafficQuantileMs(counts, 0.5)),
-    p99Ms: rounded(trafficQuantileMs(counts, 0.99)),
   };
 }
 

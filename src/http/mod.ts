@@ -20,4 +20,5 @@ export * from "./held_bytes.ts";
 export * from "./host_table.ts";
 export * from "./path.ts";
 export * from "./reply.ts";
+export * from "./trace_context.ts";
 export * from "./web_pages.ts";

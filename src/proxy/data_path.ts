@@ -36,6 +36,7 @@ import { LiveConnections } from "./core/live_connections.ts";
 import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
 import { connectionLog, FailureSummary } from "./observe/failure_summary.ts";
 import { NO_OBSERVERS } from "./observe/observers.ts";
+import { type TakeSpan, Tracer } from "./observe/tracer.ts";
 import { ProxyCallees } from "./service/proxy_callees.ts";
 import {
   type FetchCertificate,
@@ -59,6 +60,8 @@ export interface DataPathOptions extends ListenersOptions {
   readonly heldBytes?: number;
   /** Takes the lines of the access log, including those of plugins; default: they are dropped. */
   readonly takeLine?: TakeLine;
+  /** Takes finished spans; default: there is no tracing. */
+  readonly takeSpan?: TakeSpan;
 }
 
 /** The main thread waits for all workers, so preparation has a limit. */
@@ -117,6 +120,7 @@ export class DataPath {
       policy: undefined,
       requestPolicy: undefined,
       accessLog: undefined,
+      tracer: undefined,
       observers: NO_OBSERVERS,
       plugins: undefined,
       draining: false,
@@ -252,25 +256,30 @@ export class DataPath {
     for (const key of Object.keys(previous?.targets ?? {})) {
       if (!snapshot.targets[key]) forgetTarget(this.stats, key);
     }
-    this.#traffic.keepTargets(snapshot.targets);
+    this.#traffic.keepEndpoints(this.#listeners.endpoints(this.#context.clock.monotonic()));
     await this.#listeners.apply(snapshot, columns);
   }
 
-  /** Observers of every listener: the traffic table, the log of connections, and the access log if there is one. */
-  #observe({ accessLog }: Snapshot): void {
-    const { takeLine } = this.#options;
+  /** Observers of every listener: the traffic table, the log, and access log and tracer if there are any. */
+  #observe({ accessLog, tracing }: Snapshot): void {
+    const { takeLine, takeSpan } = this.#options;
     const facts = this.#facts;
-    const isSame = facts.accessLog?.part.version === accessLog?.version;
+    const isSame = facts.accessLog?.part.version === accessLog?.version &&
+      facts.tracer?.part.version === tracing?.version;
     if (isSame && facts.observers !== NO_OBSERVERS) return;
     const { clock, log, sums } = this.#context;
     const logger = facts.accessLog = accessLog && takeLine
       ? new AccessLogger(accessLog, { clock, take: takeLine })
       : undefined;
+    const tracer = facts.tracer = tracing && takeSpan
+      ? new Tracer(tracing, { clock, take: takeSpan })
+      : undefined;
     const lines = connectionLog({ log, sums, clock });
-    const { connections, exchanges } = this.#traffic;
+    const wanted = [logger, tracer].filter((observer) => observer !== undefined);
+    const observers = [this.#traffic, ...wanted];
     facts.observers = {
-      connections: [connections, lines, ...logger ? [logger.connections] : []],
-      exchanges: [exchanges, ...logger ? [logger.exchanges] : []],
+      connections: [lines, ...observers.map(({ connections }) => connections)],
+      exchanges: observers.map(({ exchanges }) => exchanges),
     };
   }
 

@@ -9,6 +9,7 @@ export {
 export type { AttemptHandler } from "./upstream/attempt.ts";
 export type { Context, RemoteAuthorize } from "./core/context.ts";
 export type { TakeLine } from "./observe/access_logger.ts";
+export type { FinishedSpan, TakeSpan } from "./observe/tracer.ts";
 export { ExchangeValue } from "./service/exchange_value.ts";
 export { PluginLayers, type PluginResponseSink } from "./service/plugin_layers.ts";
 export { OutgoingCall } from "./service/proxy_callees.ts";

@@ -14,7 +14,7 @@ const KINDS: {
   readonly single: Readonly<Record<keyof SingleParts, true>>;
   readonly keyed: Readonly<Record<keyof KeyedParts, true>>;
 } = {
-  single: { credentials: true, policy: true, tls: true, accessLog: true },
+  single: { credentials: true, policy: true, tls: true, accessLog: true, tracing: true },
   keyed: {
     certificates: true,
     validations: true,

@@ -110,6 +110,7 @@ const BASE: Snapshot = {
     strictSpiffeChain: false,
   },
   accessLog: null,
+  tracing: null,
   inbound: {
     inbound: {
       version: 1,

@@ -18,7 +18,6 @@ import type { DoctorOptions } from "../commands/doctor/run_doctor.ts";
 import type { StatusOptions } from "../commands/live/run_status.ts";
 import { readDoctor, readStatus } from "./args_live.ts";
 import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
-import { COMPLETE_COMMAND, type Shell, SHELLS } from "./shell_scripts.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import {
@@ -57,6 +56,12 @@ export const HELP_TOPICS = [
 ] as const;
 /** `""`: the list of commands. */
 export type HelpTopic = (typeof HELP_TOPICS)[number];
+
+export const SHELLS = ["bash", "zsh", "fish"] as const;
+export type Shell = (typeof SHELLS)[number];
+
+/** The command that completion scripts run; help leaves it out. */
+export const COMPLETE_COMMAND = "complete-words";
 
 export type Command =
   | { readonly kind: "proxy" | "check"; readonly options: ProxyOptions }

@@ -15,7 +15,7 @@ import { IS_COMPILED, versionLine } from "../process/version.ts";
 async function run(command: Command): Promise<number> {
   switch (command.kind) {
     case "help":
-      process.stdout.write(helpText(command.topic));
+      process.stdout.write(helpText(command.topic, helpWidth(process.stdout.columns)));
       return 0;
     case "version":
       process.stdout.write(`${versionLine(runtimeEngine().name)}\n`);
@@ -63,6 +63,11 @@ export async function runCommandLine(words: readonly string[], calledAs: string)
     process.stderr.write(`${lastWords(error, how)}\n`);
     return argv[0] === "dataplane" ? 1 : exitCodeOf(error);
   }
+}
+
+/** Lines of fewer columns are hard to read, of more, too. `undefined`: no terminal. */
+function helpWidth(columns: number = 100): number {
+  return Math.min(Math.max(columns, 60), 100);
 }
 
 /** `/proc/self/status`; empty on other systems than Linux, where files give no capabilities. */

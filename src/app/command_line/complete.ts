@@ -10,13 +10,12 @@ import * as v from "valibot";
 import { type AskAdmin, askAdmin } from "../../admin/mod.ts";
 import { formatAddress, printable } from "../../base/mod.ts";
 import { parseJson } from "../../wire/mod.ts";
-import { HELP_TOPICS } from "./args.ts";
+import { HELP_TOPICS, SHELLS } from "./args.ts";
 import { PLUGIN_WORDS } from "./args_plugin.ts";
 import { FLAGS, helpText } from "./help.ts";
 import type { FlagSpec } from "../flags/parse_flags.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import { runningProxies, type RunningProxy } from "../process/find_admin.ts";
-import { SHELLS } from "./shell_scripts.ts";
 
 /** `about` follows a candidate where the shell shows explanations. */
 interface Candidate {

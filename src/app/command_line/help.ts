@@ -2,7 +2,8 @@
 
 import { DATAPLANE_FLAGS } from "../consul_dataplane/flags.ts";
 import type { HelpTopic } from "./args.ts";
-import type { FlagGroup, FlagSpec } from "../flags/parse_flags.ts";
+import { laidOut } from "./help_layout.ts";
+import type { FlagGroup } from "../flags/parse_flags.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import {
   CHECK_FLAGS,
@@ -13,9 +14,6 @@ import {
   STATUS_FLAGS,
   WAIT_READY_FLAGS,
 } from "./command_flags.ts";
-
-const WIDTH = 100;
-const COLUMN = 34;
 
 /** The flags of each command; `check` takes those of `proxy`. */
 export const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> = {
@@ -31,7 +29,7 @@ export const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> =
 };
 
 /** The pages as they are printed; `{flags}` is the place of the flags. */
-const PAGES: Readonly<Record<HelpTopic, string>> = {
+export const PAGES: Readonly<Record<HelpTopic, string>> = {
   "": `Usage: postern COMMAND [flags]
 
 A sidecar proxy for Consul service mesh: identity, intentions and mutual TLS for a service that
@@ -282,35 +280,7 @@ Prints version, commit and engine.
 `,
 };
 
-/** The help of a command, at most 100 columns wide, ending with a line break. */
-export function helpText(topic: HelpTopic): string {
-  const groups = (FLAGS[topic] ?? []).map(({ title, flags }) => {
-    return `${title}:\n${flags.map(describe).join("\n")}`;
-  });
-  return PAGES[topic].replace("{flags}", () => groups.join("\n\n"));
-}
-
-function describe(flag: FlagSpec): string {
-  const head = `  -${flag.name}${flag.value === undefined ? "" : ` ${flag.value}`}`;
-  let about = flag.help;
-  if (flag.env !== undefined) about += ` [$${flag.env}]`;
-  if (flag.byDefault !== undefined) about += ` (default: ${flag.byDefault})`;
-  const lines = wrap(about, WIDTH - COLUMN);
-  const indent = " ".repeat(COLUMN);
-  if (head.length + 2 > COLUMN) return [head, ...lines.map((line) => indent + line)].join("\n");
-  return lines.map((line, index) => (index === 0 ? head.padEnd(COLUMN) : indent) + line).join("\n");
-}
-
-function wrap(text: string, width: number): string[] {
-  const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(" ")) {
-    if (line !== "" && line.length + 1 + word.length > width) {
-      lines.push(line);
-      line = word;
-    } else {
-      line = line === "" ? word : `${line} ${word}`;
-    }
-  }
-  return [...lines, line];
+/** The help of a command, ending with a line break; without `width` as a table of the docs has it. */
+export function helpText(topic: HelpTopic, width: number = 100): string {
+  return laidOut(PAGES[topic], FLAGS[topic] ?? [], width);
 }

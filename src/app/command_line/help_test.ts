@@ -14,6 +14,18 @@ for (const topic of HELP_TOPICS) {
     }
   });
 
+  test(`helpText() fits a terminal of 60 columns, with the same words: ${topic || "commands"}`, () => {
+    const text = helpText(topic, 60);
+    for (const line of text.split("\n")) {
+      // A command is broken only before a flag.
+      const isCommand = /^ {2,4}(?![# ])/.test(line);
+      assert.ok(line.length <= 60 || isCommand, `${line.length}: ${line}`);
+      assert.equal(line, line.trimEnd());
+    }
+    const wordsOf = (help: string) => help.split(/[\s\\#]+/);
+    assert.deepEqual(wordsOf(text), wordsOf(helpText(topic)));
+  });
+
   test(`helpText() has examples that parse: ${topic || "commands"}`, () => {
     const text = helpText(topic).replaceAll("\\\n", " ");
     for (const [, line = ""] of text.matchAll(/^ {2}((?:[A-Z_]+=\S+ )?postern .*)$/gm)) {

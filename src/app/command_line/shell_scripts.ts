@@ -1,10 +1,6 @@
 /** The completion scripts of shells. They ask the executable, which knows its commands and flags. @module */
 
-export const SHELLS = ["bash", "zsh", "fish"] as const;
-export type Shell = (typeof SHELLS)[number];
-
-/** The command that scripts run; people do not, so help leaves it out. */
-export const COMPLETE_COMMAND = "complete-words";
+import { COMPLETE_COMMAND, type Shell } from "./args.ts";
 
 /**
  * Bash splits words at `:` and `=`, too. They are joined where the line has no blank between them, and what

@@ -35,6 +35,10 @@ export class FlagValues {
     this.helpWanted = helpWanted;
   }
 
+  get env(): Env {
+    return this.#env;
+  }
+
   /** The flag was on the command line, with any value. */
   given(name: string): boolean {
     return this.#given.has(name);

@@ -133,6 +133,13 @@ Running
       Connections accepted at once over all listeners.
   -workers N (default: 1)
       Threads that carry traffic; 0 carries it in the main thread.
+  -trace-to URL
+      Send a span of each sampled request to this collector by OTLP over HTTP, such as
+      http://127.0.0.1:4318; Zipkin's form where the address ends in /api/v2/spans. off: no spans.
+  -trace-sample SHARE (default: 100%)
+      Share of the requests without a decision of their caller that are sampled, such as 1%.
+  -trace-connections
+      Send a span of each connection that carries bytes, too.
   -watch-plugins
       Read the files of plugins again when one of them changes, as SIGHUP does.
 ${LOG_FLAGS}

@@ -4,6 +4,8 @@ import { type FlagValues, usage } from "./parse_flags.ts";
 import { defined } from "../../base/schema.ts";
 import { type Address, canonicalIpText, type LogLevel } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
+import type { TracingChoice } from "../../source/mod.ts";
+import { readTracing } from "./trace_options.ts";
 import { readServersFlags } from "./servers_flags.ts";
 import {
   badValue,
@@ -81,6 +83,8 @@ export interface ProxyOptions {
   readonly workers: number;
   readonly logLevel: LogLevel;
   readonly logJson: boolean;
+  /** Absent: the configuration decides alone. */
+  readonly tracing?: TracingChoice;
   /** Files of plugins are read again when one of them changes. */
   readonly watchPlugins: boolean;
   /** Logged at start: flags that do nothing. */
@@ -115,6 +119,8 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   }
   const agentFlags = readAgentFlags(flags);
   const serversFlags = readServersFlags(flags, agentFlags, warnings);
+  const { tracing, warnings: unused } = readTracing(flags, flags.env);
+  warnings.push(...unused);
   return defined({
     mode,
     agentFlags,
@@ -140,6 +146,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     workers: readInteger(flags, "workers", { atLeast: 0, atMost: 256 }),
     logLevel: readLogLevel(flags),
     logJson: flags.on("log-json"),
+    tracing,
     watchPlugins: flags.on("watch-plugins"),
     warnings,
   });

@@ -72,8 +72,8 @@ export async function createControl(
   const { clock, log, stats } = deps;
   const pluginWatch = options.watchPlugins ? new PluginWatch(clock) : undefined;
   if (mode.kind === "config") {
-    const { strictSpiffeChain, idleTimeoutMs, lifetimeMs } = options;
-    const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs, env: deps.env };
+    const { strictSpiffeChain, idleTimeoutMs, lifetimeMs, tracing } = options;
+    const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs, tracing, env: deps.env };
     // Read once now, so that a bad file fails before anything is started.
     await readFileConfig(mode.file, settings);
     const source = new FileSource({
@@ -123,6 +123,7 @@ export async function createControl(
     defaultQueryIntervalMs: options.preparedQueryIntervalMs,
     idleTimeoutMs: options.idleTimeoutMs,
     lifetimeMs: options.lifetimeMs,
+    tracing: options.tracing,
     env: deps.env,
     pluginWatch,
     createSecretStore: () => createSecretStore(deps),

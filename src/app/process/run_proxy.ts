@@ -26,6 +26,8 @@ import { findRival, shownMode, whoseAdmin } from "./find_admin.ts";
 import { createLogOutput, createLogWriter, exitCodeOf, lastWords } from "../log/log_output.ts";
 import { ACCESS_RING_BYTES, createAccessLines, LogRings } from "../log/log_rings.ts";
 import { accessTargetOf, AccessWriter } from "../log/access_writer.ts";
+import type { SendSpans } from "../tracing/span_outbox.ts";
+import { SpanExporter } from "../tracing/span_exporter.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane } from "../workers/plane.ts";
 import { heapSamples, processSamples } from "../workers/process_samples.ts";
@@ -34,7 +36,7 @@ import { ProxyProcess, type ShutdownGrace } from "./proxy_process.ts";
 import { MetricSinks } from "./metric_sinks.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
-import { versionInfo, versionLine } from "./version.ts";
+import { VERSION, versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "../workers/data_worker.ts";
 
 /** Added to the "nice" value that the process was started with. */
@@ -70,6 +72,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const engine = runtimeEngine();
   const stats = new Stats();
   const access = new AccessWriter({ rings: accessRings, clock, log, stats });
+  const spans = new SpanExporter({ clock, log, stats, engine, version: VERSION });
   const linesLost = stats.counter(
     "log_lines_dropped_total",
     "Log lines that were lost because nobody read standard error in time",
@@ -103,6 +106,8 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         lifetimeMs,
         remoteAuthorize: boundedAuthorize(agent),
         fetchCertificate,
+        // deno-lint-ignore require-await -- the worker waits for the answer, so that batches do not pile up
+        sendSpans: async (batch: Parameters<SendSpans>[0], lost: number) => spans.take(batch, lost),
         onFirstUse: (upstreamId: string) => source.used([upstreamId]),
       };
       const onLines = () => {
@@ -131,7 +136,10 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       return admin;
     },
     findRival: (proxyId) => findRival(proxyId, { ask: askAdmin, own: ownAdmin }),
-    onInForce: (snapshot) => access.set(accessTargetOf(snapshot)),
+    onInForce(snapshot) {
+      access.set(accessTargetOf(snapshot));
+      spans.set(snapshot);
+    },
     onFirstReady() {
       trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });
       if (workers > 0) giveWayToTraffic();
@@ -203,7 +211,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     signals.off();
     await servers?.close();
     await sinks?.close();
-    await access.close();
+    await Promise.all([access.close(), spans.close()]);
   }
 }
 

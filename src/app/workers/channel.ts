@@ -12,6 +12,7 @@ import type {
   RemoteAuthorize,
   ViewOptions,
 } from "../../proxy/mod.ts";
+import type { SendSpans } from "../tracing/span_outbox.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
@@ -167,6 +168,7 @@ export interface MainCalls {
   lines(): void;
   /** An idle upstream is used. */
   firstUse(upstreamId: string): void;
+  spans: SendSpans;
   authorize: RemoteAuthorize;
   fetchCertificate: FetchCertificate;
   lendCells: OpenSharedCells;

@@ -159,6 +159,7 @@ class DataWorker implements RolloutMember {
       ready: () => this.#runs(thread, channel),
       lines: onLines,
       firstUse: (upstreamId) => onFirstUse?.(upstreamId),
+      spans: plane.sendSpans,
       authorize: plane.remoteAuthorize,
       fetchCertificate: plane.fetchCertificate,
       lendCells,

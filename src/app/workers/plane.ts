@@ -3,6 +3,7 @@
 import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
+import { type SendSpans, SpanOutbox } from "../tracing/span_outbox.ts";
 import type { AccessLines } from "../log/log_rings.ts";
 import {
   type Columns,
@@ -51,6 +52,8 @@ export interface PlaneOptions extends Pick<ProxyOptions, Settings> {
   readonly remoteAuthorize: RemoteAuthorize;
   /** Resolves when a snapshot with the certificate has been handed to {@link Rollout.apply}. */
   readonly fetchCertificate: FetchCertificate;
+  /** Takes the finished spans of data paths. */
+  readonly sendSpans: SendSpans;
   /** Called at once when an idle upstream is used. */
   readonly onFirstUse?: (upstreamId: string) => void;
 }
@@ -62,8 +65,10 @@ export function createLocalPlane(
 ): DataPlane {
   const { accessLines } = options;
   const counts = SharedCounts.create(1);
+  const spans = new SpanOutbox(options.clock, options.sendSpans);
   const path = new DataPath({
     ...options,
+    takeSpan: spans.take,
     engine,
     random: systemRandom,
     worker: 0,
@@ -90,6 +95,7 @@ export function createLocalPlane(
     async drain(timeoutMs) {
       await path.drain(timeoutMs);
       accessLines?.flush();
+      spans.flush();
     },
     close: () => path.close(),
   };

@@ -20,11 +20,13 @@ import { FailureContainer } from "./contain_failures.ts";
 import { type AccessLines, createAccessLines, LogRings } from "../log/log_rings.ts";
 import { createLogOutput } from "../log/log_output.ts";
 import { heapSamples } from "./process_samples.ts";
+import { SpanOutbox } from "../tracing/span_outbox.ts";
 import { trimWhenQuiet } from "./quiet_trim.ts";
 
 const holder: LevelHolder = { level: "info" };
 let started: DataPath | undefined;
 let accessLines: AccessLines | undefined;
+let spans: SpanOutbox | undefined;
 let container: FailureContainer | undefined;
 
 const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown as Port, {
@@ -49,6 +51,7 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   drain: async (timeoutMs) => {
     await path().drain(timeoutMs);
     accessLines?.flush();
+    spans?.flush();
   },
   logLevel(level) {
     holder.level = level;
@@ -81,6 +84,7 @@ function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart
     ring: accessRings.of(settings.worker),
     wake: wakeFor(accessRings),
   });
+  spans = new SpanOutbox(systemClock, (batch, lost) => main.ask("spans", batch, lost));
   started = new DataPath({
     ...settings,
     engine,
@@ -88,6 +92,7 @@ function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart
     random: systemRandom,
     log,
     takeLine: accessLines.take,
+    takeSpan: spans.take,
     counts: new SharedCounts(counts),
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),

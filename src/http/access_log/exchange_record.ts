@@ -2,6 +2,7 @@
 
 import type { ErrorCode, Origin, TrafficRow } from "../../base/mod.ts";
 import type { Fields, RequestHead, ResponseHead } from "../head.ts";
+import type { ExchangeTrace } from "../trace_context.ts";
 
 /** Facts that all exchanges of one downstream connection share; read only when a line is written. */
 export interface DownstreamFacts {
@@ -80,7 +81,11 @@ export class ExchangeRecord {
   /** Endpoint tried last, like `10.0.0.9:8080`; `""`: none. */
   upstreamHost = "";
   /** The upstream connection; a `Connection` of `net` is one. */
-  upstream: { readonly local: string } | undefined;
+  upstream: {
+    readonly local: string;
+    /** The SPIFFE id that the endpoint proved; absent: none, as for the local application. */
+    readonly identity?: string;
+  } | undefined;
   /** Envoy's name: `local_app`, `db.default.dc1.internal.<trust domain>`; `""`: none was chosen. */
   upstreamCluster = "";
   /** Why the connection was ended, if it did not end by itself; `""`: no reason. */
@@ -97,6 +102,8 @@ export class ExchangeRecord {
   endedBy: Origin | undefined;
   /** Error code of our own table; `undefined`: nothing failed. */
   code: ErrorCode | undefined;
+  /** Its span; `undefined`: tracing is off, or the exchange is not sampled. */
+  trace: ExchangeTrace | undefined;
   /** Slot of the observer that counts requests by cluster: the cluster that has the request now. */
   counted: { left(): void } | undefined;
   /** The row of the traffic table that has the request now. */

@@ -7,6 +7,7 @@ import type { Engine } from "../../net/mod.ts";
 import type { SharedLimiter } from "./admission.ts";
 import type { AccessLogger } from "../observe/access_logger.ts";
 import type { Observers } from "../observe/observers.ts";
+import type { Tracer } from "../observe/tracer.ts";
 import type { Handshakes } from "./handshakes.ts";
 import type { LiveConnections } from "./live_connections.ts";
 import type { FailureSummary } from "../observe/failure_summary.ts";
@@ -54,6 +55,8 @@ export interface Facts {
   /** The same policy compiled for requests, where a listener judges them; a new object for each change. */
   requestPolicy: RequestPolicy | undefined;
   accessLog: AccessLogger | undefined;
+  /** `undefined`: tracing is off. */
+  tracer: Tracer | undefined;
   observers: Observers;
   draining: boolean;
   /** Callers of the local service are asked to leave; none is refused. */

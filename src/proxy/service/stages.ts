@@ -107,6 +107,8 @@ const UNDERSCORE: StageRefusal = {
 
 function normalize({ head, listener, caller, context, record }: StagedRequest): StageResult {
   const { path } = head;
+  // Before the form: a request that is refused has a span, too. Probes of exposed paths have none.
+  if (!listener.exposed) context.facts.tracer?.begin(head, record, listener.facts);
   const refusal = takeForm(head, {
     rules: listener.rules(),
     caller,

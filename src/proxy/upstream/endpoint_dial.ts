@@ -27,12 +27,15 @@ interface Proof {
   readonly verdicts: PeerVerdicts;
   /** The ALPN protocol; `""`: none was negotiated. */
   readonly protocol: string;
+  /** SPIFFE id of the server. */
+  readonly identity: string;
 }
 
 class Proven {
   readonly stream: Stream;
   readonly group: TargetGroup;
   readonly protocol: string;
+  readonly identity: string;
   /** The lease of the endpoint; released once. */
   readonly lease: Lease;
   readonly #proof: Proof;
@@ -40,11 +43,12 @@ class Proven {
   readonly #provenMs: number;
 
   constructor(proof: Proof) {
-    const { context, group, connection, lease, protocol } = this.#proof = proof;
+    const { context, group, connection, lease, protocol, identity } = this.#proof = proof;
     this.group = group;
     this.stream = connection;
     this.lease = lease;
     this.protocol = protocol;
+    this.identity = identity;
     this.#trust = trustOf(group, context);
     this.#provenMs = context.clock.monotonic();
   }
@@ -162,14 +166,17 @@ export class EndpointDial implements Dial {
     const lease = this.#lease;
     const verdicts = new PeerVerdicts(presented, "server", context.clock);
     const trust = trustOf(this.#group, context);
-    const fault = faultOf(lease, trust, verdicts.judge(trust));
+    const verdict = verdicts.judge(trust);
+    const fault = faultOf(lease, trust, verdict);
     if (fault !== undefined) {
       connection.close();
       return this.#handler.onFailed("endpoint_untrusted", fault);
     }
     this.#handler.record.secured(presented, this.#group.upstream.stats.metrics);
     const { protocol } = presented;
-    const proof = { context, group: this.#group, connection, lease, verdicts, protocol };
+    const identity = verdict?.kind === "trusted" ? verdict.uri : "";
+    const group = this.#group;
+    const proof = { context, group, connection, lease, verdicts, protocol, identity };
     this.#handler.onDialled(new Proven(proof));
   }
 

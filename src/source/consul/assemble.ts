@@ -19,6 +19,7 @@ import { intentionsFor, judgeTokens, refusedIntentions } from "./token_providers
 import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
+import { type TracingChoice, tracingPart } from "../parts/tracing.ts";
 import { protocolOf } from "../parts/http_rules.ts";
 import {
   NOTHING_HELD,
@@ -87,6 +88,7 @@ export interface AssembleOptions extends UpstreamOptions {
   readonly plans?: CredentialPlans;
   readonly held?: HeldSecrets;
   readonly plugins?: PluginsHeld;
+  readonly tracing?: TracingChoice | undefined;
 }
 
 export interface Assembled extends MadeSnapshot {
@@ -214,6 +216,11 @@ export function assemble(
     policy: keepPart<PolicyPart>(previous?.policy, policy, version),
     tls,
     accessLog: accessLogPart(registration.accessLogs, context),
+    tracing: tracingPart(options.tracing, undefined, {
+      previous,
+      version,
+      service: registration.service,
+    }),
     inbound,
     pluginCode: keepCode(previous, plugins?.code ?? {}, version),
     edges: edgeParts(registration, { plans, own, previous, version }),

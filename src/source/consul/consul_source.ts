@@ -157,6 +157,7 @@ class ConsulReader implements FactsReader {
       plans: this.#plans,
       held: hold(this.#plans),
       plugins: this.#plugins.held,
+      tracing: options.tracing,
     });
     return {
       ...this.#assembled,

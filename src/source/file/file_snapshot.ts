@@ -10,6 +10,7 @@ import { intentionsOf } from "./file_intentions.ts";
 import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
 import { judgePems } from "../parts/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../parts/own_credentials.ts";
+import { tracingPart } from "../parts/tracing.ts";
 import { keepCode, pluginUses } from "../plugins/read_plugins.ts";
 import type { MadeSnapshot, MakeContext } from "../shell/facts_reader.ts";
 import type { SourceOptions } from "../shell/source_shell.ts";
@@ -34,6 +35,7 @@ import {
 interface FileSnapshotInput
   extends
     Pick<MakeContext, "previous">,
+    Pick<SourceOptions, "tracing">,
     Required<Pick<SourceOptions, "strictSpiffeChain" | "idleTimeoutMs" | "lifetimeMs">> {
   readonly held: HeldSecrets;
   readonly nowMs: number;
@@ -97,6 +99,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): Made
     accessLog: config.accessLog
       ? keepPart<AccessLogPart>(previous?.accessLog, config.accessLog, version)
       : null,
+    tracing: tracingPart(input.tracing, undefined, { previous, version, service }),
     inbound: inbound && opens(inboundKey)
       ? {
         [INBOUND_KEY]: keepPart<InboundPart>(

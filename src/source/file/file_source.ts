@@ -86,6 +86,7 @@ class FileConfigReader implements FactsReader {
       strictSpiffeChain,
       idleTimeoutMs,
       lifetimeMs,
+      tracing: this.#options.tracing,
     });
     const { service } = config;
     return {

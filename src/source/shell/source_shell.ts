@@ -25,6 +25,7 @@ import {
   type EnvironmentVariables,
   NO_PLANS,
 } from "../parts/credential_plans.ts";
+import type { TracingChoice } from "../parts/tracing.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { SnapshotStore } from "../state/store.ts";
 import {
@@ -54,6 +55,8 @@ export interface SourceOptions {
   /** Absent: changed files of plugins count from the next reload. */
   readonly pluginWatch?: PluginWatch | undefined;
   readonly strictSpiffeChain?: boolean;
+  /** Tracing as the process was started; it counts before the configuration. Absent: the configuration's. */
+  readonly tracing?: TracingChoice | undefined;
   /** Upstream connections without a byte; default 1 h, as Envoy's. 0: never. */
   readonly idleTimeoutMs?: number;
   /** Upstream connections at all; default 0: for ever. */

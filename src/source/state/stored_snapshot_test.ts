@@ -165,6 +165,15 @@ const EVERYTHING: Whole<StoredState> = {
       format: { kind: "json", json: "{}" },
       listeners: true,
     },
+    tracing: {
+      version: 1,
+      sampling: { ratio: 1, atMost: 1, obeysCaller: true },
+      propagation: { read: ["b3"], write: ["b3"], writesCarried: false },
+      connections: false,
+      collector: { format: "otlp_json", url: "http://collector/", headers: { key: "k" } },
+      service: "web",
+      resource: { zone: "a" },
+    },
     inbound: {
       inbound: {
         version: 1,
@@ -317,7 +326,7 @@ test("the format of a stored state rises whenever the types of what is stored ch
   const [, format] = /"schema":(\d+)/.exec(formatStored(EVERYTHING)) ?? [];
   assert.equal(
     `${format} ${shape.slice(0, 16)}`,
-    "8 f942aa215acfc036",
+    "9 fd769ca9ac17ac4e",
     "what is stored has changed: raise FORMAT in store.ts, and write both here",
   );
 });
@@ -327,8 +336,8 @@ const DIGEST = /"sha256":"([0-9a-f]+)"/.exec(TEXT)?.[1] ?? "";
 
 for (
   const [name, text, shown] of [
-    ["an older version", '{"schema":7,"savedAtMs":0,"snapshot":{}}', "7"],
-    ["a newer version", TEXT.replace('"schema":8', '"schema":9'), "9"],
+    ["an older version", '{"schema":8,"savedAtMs":0,"snapshot":{}}', "8"],
+    ["a newer version", TEXT.replace('"schema":9', '"schema":10'), "10"],
     ["a version without a number", '{"snapshot":"password"}', "unknown"],
     ["another program", "password", "unknown"],
     ["nobody", "", "unknown"],
@@ -337,7 +346,7 @@ for (
   test(`parseStored() refuses what ${name} wrote, whatever else is in it`, () => {
     assert.deepEqual(parseStored(text), {
       kind: "invalid",
-      reason: `another version wrote it: its format is ${shown}, and this one reads 8`,
+      reason: `another version wrote it: its format is ${shown}, and this one reads 9`,
     });
   });
 }
@@ -346,7 +355,7 @@ for (
   const [name, text] of [
     ["is cut short", TEXT.slice(0, TEXT.length / 2)],
     ["lacks its last character", TEXT.slice(0, -1)],
-    ["ends before its digest", '{"schema":8,"sha256":"0123'],
+    ["ends before its digest", '{"schema":9,"sha256":"0123'],
     ["has no digest", TEXT.replace(`"sha256":"${DIGEST}",`, "")],
     ["has another digest", TEXT.replace(DIGEST, "0".repeat(64))],
     ["has a longer digest", TEXT.replace(DIGEST, `${DIGEST}00`)],

@@ -74,6 +74,7 @@ export function fakeAdminView(): FakeAdminView {
       strictSpiffeChain: false,
     },
     accessLog: null,
+    tracing: null,
     inbound: {
       inbound: inboundOf({ local: { kind: "tcp", host: "127.0.0.1", port: 8080 } }, 21_000),
     },
@@ -327,19 +328,7 @@ function trafficView(worker: number): DataView["traffic"] {
   const { requests, errors, counts, sumMs, receivedBytes, sentBytes, open } = row;
   return {
     sinceMs: 1_000 + worker,
-    rows: [{
-      ...key,
-      requests,
-      errors,
-      counts,
-      sumMs,
-      receivedBytes,
-      sentBytes,
-      open,
-      recent: { requests: 3, errors, counts },
-    }],
-    recentMs: 90_000 + worker,
-    past: [],
+    rows: [{ ...key, requests, errors, counts, sumMs, receivedBytes, sentBytes, open }],
     refusals: [{
       at: worker,
       direction: "inbound",

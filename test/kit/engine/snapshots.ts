@@ -78,6 +78,7 @@ export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
     edges: {},
     pluginCode: {},
     accessLog: null,
+    tracing: null,
     inbound: local ? { inbound: inboundOf({ local }, options.inboundPort) } : {},
     ...declared(...upstreams),
     targets: Object.fromEntries(targets.map((part) => [part.key, part])),

@@ -1,0 +1,178 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { gunzipSync } from "node:zlib";
+import { recordingLog } from "../../../test/kit/engine/path_pair.ts";
+import { Stats, systemClock } from "../../base/mod.ts";
+import { runtimeEngine } from "../../net/mod.ts";
+import type { FinishedSpan } from "../../proxy/mod.ts";
+import type { TraceCollector, TracingPart } from "../../snapshot/mod.ts";
+import { SpanExporter } from "./span_exporter.ts";
+
+const SPAN: FinishedSpan = {
+  traceId: "0af7651916cd43dd8448eb211c80319c",
+  spanId: "b7ad6b7169203331",
+  parentId: "00f067aa0ba902b7",
+  isSampled: true,
+  name: "ingress db",
+  kind: "server",
+  startMs: 1_700_000_000_000.25,
+  durationMs: 12.5,
+  attributes: ["url.path", "/x", "http.response.status_code", 503],
+  events: [{ name: "retry", afterMs: 2, attributes: ["postern.attempt", 2] }],
+  error: "endpoint_refused",
+};
+
+interface Taken {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, unknown>>;
+  readonly body: unknown;
+}
+
+/** A collector that answers with these statuses in turn, then 200. */
+async function startCollector(
+  answers: readonly (readonly [number, Record<string, string>])[] = [],
+) {
+  const taken: Taken[] = [];
+  const waiting = [...answers];
+  const serve = async (request: IncomingMessage, response: ServerResponse) => {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const bytes = Buffer.concat(chunks);
+    const isZipped = request.headers["content-encoding"] === "gzip";
+    const text = (isZipped ? gunzipSync(bytes) : bytes).toString();
+    taken.push({ url: request.url ?? "", headers: request.headers, body: JSON.parse(text) });
+    const [status, headers] = waiting.shift() ?? [200, {}];
+    response.writeHead(status, { ...headers, "content-type": "application/json" }).end("{}");
+  };
+  const server = createServer((request, response) => void serve(request, response));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    taken,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+function startExporter(collector: TraceCollector) {
+  const stats = new Stats();
+  const { log, lines } = recordingLog();
+  const exporter = new SpanExporter({
+    clock: systemClock,
+    log,
+    stats,
+    engine: runtimeEngine(),
+    version: "9.9.9",
+  });
+  const tracing: TracingPart = {
+    version: 1,
+    sampling: { ratio: 1, atMost: 1, obeysCaller: true },
+    propagation: { read: [], write: [], writesCarried: false },
+    connections: false,
+    collector,
+    service: "db",
+    resource: { "deployment.environment": "test" },
+  };
+  exporter.set({ tracing, proxyId: "db-sidecar-proxy", datacenter: "dc1" });
+  const counts = () =>
+    Object.fromEntries(
+      stats.samples().map(({ name, labels, value }) =>
+        [Object.values(labels ?? {}).join() || name, value] as const
+      ),
+    );
+  return { exporter, counts, lines };
+}
+
+test("OTLP carries a span with its resource, after the collector has refused it for a moment", async () => {
+  await using collector = await startCollector([[503, { "retry-after": "0" }]]);
+  const { exporter, counts, lines } = startExporter({
+    format: "otlp_json",
+    url: `${collector.url}/v1/traces`,
+    headers: { "x-api-key": "k" },
+  });
+  exporter.take([SPAN], 0);
+  // The first try is the one of `close`, which does not repeat it.
+  await exporter.close();
+  assert.deepEqual(counts(), { unreachable: 1, spans_exported_total: 0 });
+  assert.match(JSON.stringify(lines), /the collector answered 503/);
+
+  const second = startExporter({
+    format: "otlp_json",
+    url: `${collector.url}/v1/traces`,
+    headers: { "x-api-key": "k" },
+  });
+  second.exporter.take([SPAN], 3);
+  await second.exporter.close();
+  assert.deepEqual(second.counts(), { worker_full: 3, spans_exported_total: 1 });
+  const { url, headers, body } = collector.taken.at(-1) ?? {};
+  assert.deepEqual([url, headers?.["x-api-key"]], ["/v1/traces", "k"]);
+  const { resourceSpans: [{ resource, scopeSpans: [{ scope, spans }] }] } = body as OtlpBody;
+  assert.deepEqual(scope, { name: "postern", version: "9.9.9" });
+  const names = resource.attributes.map(({ key }) => key);
+  assert.deepEqual(names.slice(0, 2), ["service.name", "service.instance.id"]);
+  assert.ok(names.includes("deployment.environment"));
+  assert.deepEqual(spans, [{
+    traceId: SPAN.traceId,
+    spanId: SPAN.spanId,
+    parentSpanId: SPAN.parentId,
+    flags: 0x301,
+    name: "ingress db",
+    kind: 2,
+    startTimeUnixNano: "1700000000000250000",
+    endTimeUnixNano: "1700000000012750000",
+    attributes: [
+      { key: "url.path", value: { stringValue: "/x" } },
+      { key: "http.response.status_code", value: { intValue: "503" } },
+    ],
+    events: [{
+      name: "retry",
+      timeUnixNano: "1700000000002250000",
+      attributes: [{ key: "postern.attempt", value: { intValue: "2" } }],
+    }],
+    status: { code: 2, message: "endpoint_refused" },
+  }]);
+});
+
+interface OtlpBody {
+  readonly resourceSpans: readonly [{
+    readonly resource: { readonly attributes: readonly { readonly key: string }[] };
+    readonly scopeSpans: readonly [{ readonly scope: unknown; readonly spans: unknown }];
+  }];
+}
+
+test("Zipkin's form has microseconds and texts", async () => {
+  await using collector = await startCollector();
+  const url = `${collector.url}/api/v2/spans`;
+  const { exporter } = startExporter({ format: "zipkin_json", url, headers: {} });
+  exporter.take([SPAN], 0);
+  await exporter.close();
+  assert.deepEqual(collector.taken.map(({ body }) => body), [[{
+    traceId: SPAN.traceId,
+    id: SPAN.spanId,
+    parentId: SPAN.parentId,
+    name: "ingress db",
+    kind: "SERVER",
+    timestamp: 1_700_000_000_000_250,
+    duration: 12_500,
+    localEndpoint: { serviceName: "db" },
+    annotations: [{ timestamp: 1_700_000_000_002_250, value: "retry postern.attempt=2" }],
+    tags: { "url.path": "/x", "http.response.status_code": "503", error: "endpoint_refused" },
+  }]]);
+});
+
+test("a collector that is away loses spans, which are counted, and nothing waits", async () => {
+  const headers = {};
+  // Nothing listens on port 1.
+  const url = "http://127.0.0.1:1/v1/traces";
+  const { exporter, counts, lines } = startExporter({ format: "otlp_json", url, headers });
+  exporter.take(Array.from({ length: 10_000 }, () => SPAN), 0);
+  await exporter.close();
+  const { queue_full = 0, unreachable = 0, closed = 0, spans_exported_total } = counts();
+  assert.equal(queue_full + unreachable + closed, 10_000);
+  assert.equal(spans_exported_total, 0);
+  assert.match(JSON.stringify(lines), /spans are not taken by the collector/);
+});

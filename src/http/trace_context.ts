@@ -1,0 +1,325 @@
+/**
+ * The position of a request in a distributed trace, as headers carry it: W3C Trace Context, B3 (one header
+ * or several) and Datadog's. Reading and writing is pure; whether a span is recorded is decided elsewhere.
+ *
+ * @module
+ */
+
+import { addField, FIELD, type Fields, removeField, setField } from "./head.ts";
+
+/** `tracecontext`: `traceparent` and `tracestate`. `b3`: one header. `b3multi`: `X-B3-*`. `datadog`: `x-datadog-*`. */
+export const TRACE_FORMS = ["tracecontext", "b3", "b3multi", "datadog"] as const;
+export type TraceForm = typeof TRACE_FORMS[number];
+
+/** The caller's span, from the first form that has a valid one. */
+export interface TraceParent {
+  readonly form: TraceForm;
+  /** 32 hexadecimal digits in lower case, not all zero. */
+  readonly traceId: string;
+  /** 16 hexadecimal digits, not all zero. */
+  readonly spanId: string;
+  /** `undefined`: the caller left the decision to the next one. */
+  readonly isSampled: boolean | undefined;
+}
+
+/** The span that the receiver of a request gets as its parent. */
+export interface TracePosition {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentId: string;
+  readonly isSampled: boolean;
+}
+
+/** Names and values in turn. */
+export type SpanAttributes = readonly (string | number)[];
+
+export interface SpanEvent {
+  readonly name: string;
+  /** Since the start of the span. */
+  readonly afterMs: number;
+  readonly attributes: SpanAttributes;
+}
+
+/** The listener that a span belongs to. */
+export interface TracedListener {
+  readonly direction: "inbound" | "outbound";
+  readonly name: string;
+  readonly destination: string;
+}
+
+/** The span of an exchange that is sampled. */
+export interface ExchangeTrace extends TracePosition {
+  readonly listener: TracedListener;
+  readonly events: SpanEvent[];
+}
+
+const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
+const B3 = /^([0-9a-f]{32}|[0-9a-f]{16})-([0-9a-f]{16})(?:-([01d])(?:-[0-9a-f]{16})?)?$/i;
+const HEX_ID = /^(?:[0-9a-f]{16}){1,2}$/i;
+const ZEROS = /^0+$/;
+const DECIMAL_ID = /^[0-9]{1,20}$/;
+const LARGEST_ID = (1n << 64n) - 1n;
+const UPPER_HALF = /(?:^|,)_dd\.p\.tid=([0-9a-f]{16})(?:,|$)/;
+const NO_UPPER = "0".repeat(16);
+
+/** Headers of {@link TRACE_FORMS}, found in one pass over the fields; `undefined`: missing. */
+interface TraceHeaders {
+  traceparent: string | undefined;
+  /** The header occurs more than once, so that no value counts. */
+  isRepeated: boolean;
+  b3: string | undefined;
+  b3TraceId: string | undefined;
+  b3SpanId: string | undefined;
+  b3Sampled: string | undefined;
+  b3Flags: string | undefined;
+  datadogTraceId: string | undefined;
+  datadogParentId: string | undefined;
+  datadogPriority: string | undefined;
+  datadogTags: string | undefined;
+}
+
+const MEMBERS: ReadonlyMap<string, Exclude<keyof TraceHeaders, "isRepeated">> = new Map([
+  ["b3", "b3"],
+  ["x-b3-traceid", "b3TraceId"],
+  ["x-b3-spanid", "b3SpanId"],
+  ["x-b3-sampled", "b3Sampled"],
+  ["x-b3-flags", "b3Flags"],
+  ["x-datadog-trace-id", "datadogTraceId"],
+  ["x-datadog-parent-id", "datadogParentId"],
+  ["x-datadog-sampling-priority", "datadogPriority"],
+  ["x-datadog-tags", "datadogTags"],
+]);
+const B = "b".charCodeAt(0);
+const T = "t".charCodeAt(0);
+const X = "x".charCodeAt(0);
+const D = "d".charCodeAt(0);
+const DASH = "-".charCodeAt(0);
+
+/** `undefined`: the request has none of these headers. */
+function headersOf(fields: Fields): TraceHeaders | undefined {
+  let found: TraceHeaders | undefined;
+  for (let i = 0; i < fields.length; i += FIELD) {
+    const name = fields[i] ?? "";
+    const first = name.charCodeAt(0);
+    if (first === T) {
+      if (name !== "traceparent") continue;
+      found ??= noHeaders();
+      found.isRepeated = found.traceparent !== undefined;
+      found.traceparent = fields[i + 1];
+      continue;
+    }
+    // Most names that begin with x belong to other headers.
+    const third = first === X && name.charCodeAt(1) === DASH ? name.charCodeAt(2) : 0;
+    if (third !== B && third !== D && name !== "b3") continue;
+    const member = MEMBERS.get(name);
+    if (member) (found ??= noHeaders())[member] ??= fields[i + 1];
+  }
+  return found;
+}
+
+function noHeaders(): TraceHeaders {
+  return {
+    traceparent: undefined,
+    isRepeated: false,
+    b3: undefined,
+    b3TraceId: undefined,
+    b3SpanId: undefined,
+    b3Sampled: undefined,
+    b3Flags: undefined,
+    datadogTraceId: undefined,
+    datadogParentId: undefined,
+    datadogPriority: undefined,
+    datadogTags: undefined,
+  };
+}
+
+/** What the headers of a request say. */
+export interface ReadTrace {
+  /** The caller's span; `undefined`: no form has a valid one. */
+  readonly parent: TraceParent | undefined;
+  /** A decision without ids, as `b3: 0`; `undefined`: none. */
+  readonly isSampled: boolean | undefined;
+  /** Forms in which the request carries anything, valid or not. */
+  readonly carried: readonly TraceForm[];
+}
+
+const NOTHING_READ: ReadTrace = { parent: undefined, isSampled: undefined, carried: [] };
+
+/** Reads `forms` in this order; the first with a valid parent counts. */
+export function readTrace(fields: Fields, forms: readonly TraceForm[]): ReadTrace {
+  const headers = headersOf(fields);
+  if (!headers) return NOTHING_READ;
+  const carried: TraceForm[] = [];
+  let parent: TraceParent | undefined;
+  let isSampled: boolean | undefined;
+  for (const form of forms) {
+    if (!isCarried(headers, form)) continue;
+    carried.push(form);
+    parent ??= PARSERS[form](headers);
+    if (form === "b3" || form === "b3multi") isSampled ??= b3Decision(headers, form);
+  }
+  return { parent, isSampled, carried };
+}
+
+function isCarried(headers: TraceHeaders, form: TraceForm): boolean {
+  switch (form) {
+    case "tracecontext":
+      return headers.traceparent !== undefined;
+    case "b3":
+      return headers.b3 !== undefined;
+    case "b3multi":
+      return headers.b3TraceId !== undefined || headers.b3Sampled !== undefined ||
+        headers.b3Flags !== undefined;
+    case "datadog":
+      return headers.datadogTraceId !== undefined;
+  }
+}
+
+const PARSERS: Readonly<
+  Record<TraceForm, (headers: TraceHeaders) => TraceParent | undefined>
+> = {
+  tracecontext: readTraceparent,
+  b3: readB3,
+  b3multi: readB3Multi,
+  datadog: readDatadog,
+};
+
+/** Version 00, or a later one that begins as 00 does (W3C Trace Context 4). */
+function readTraceparent({ traceparent = "", isRepeated }: TraceHeaders): TraceParent | undefined {
+  if (isRepeated) return undefined;
+  const [, version, traceId, spanId, flags = ""] = TRACEPARENT.exec(traceparent) ?? [];
+  if (version === "ff" || version === "00" && traceparent.length !== 55) return undefined;
+  return parentOf("tracecontext", {
+    traceId,
+    spanId,
+    isSampled: (Number.parseInt(flags, 16) & 1) === 1,
+  });
+}
+
+function readB3(headers: TraceHeaders): TraceParent | undefined {
+  const [, traceId, spanId] = B3.exec(headers.b3 ?? "") ?? [];
+  return parentOf("b3", { traceId, spanId, isSampled: b3Decision(headers, "b3") });
+}
+
+function readB3Multi(headers: TraceHeaders): TraceParent | undefined {
+  const { b3TraceId: traceId = "", b3SpanId: spanId = "" } = headers;
+  if (!HEX_ID.test(traceId) || !HEX_ID.test(spanId) || spanId.length !== 16) return undefined;
+  return parentOf("b3multi", { traceId, spanId, isSampled: b3Decision(headers, "b3multi") });
+}
+
+/** `d` and flags of 1 ask for a trace in any case. */
+function b3Decision(headers: TraceHeaders, form: "b3" | "b3multi"): boolean | undefined {
+  const { b3 = "", b3Sampled, b3Flags } = headers;
+  const text = form === "b3"
+    ? b3.length === 1 ? b3 : B3.exec(b3)?.[3]
+    : b3Flags === "1"
+    ? "1"
+    : b3Sampled;
+  switch (text?.toLowerCase()) {
+    case "1":
+    case "d":
+    case "true":
+      return true;
+    case "0":
+    case "false":
+      return false;
+    default:
+      return undefined;
+  }
+}
+
+function readDatadog(headers: TraceHeaders): TraceParent | undefined {
+  const lower = hexOf(headers.datadogTraceId);
+  const spanId = hexOf(headers.datadogParentId);
+  if (lower === undefined) return undefined;
+  const upper = UPPER_HALF.exec(headers.datadogTags ?? "")?.[1] ?? NO_UPPER;
+  const priority = Number(headers.datadogPriority ?? Number.NaN);
+  return parentOf("datadog", {
+    traceId: upper + lower,
+    spanId,
+    isSampled: Number.isNaN(priority) ? undefined : priority > 0,
+  });
+}
+
+/** Datadog's ids are decimal. */
+function hexOf(decimal: string | undefined): string | undefined {
+  if (decimal === undefined || !DECIMAL_ID.test(decimal)) return undefined;
+  const id = BigInt(decimal);
+  return id > LARGEST_ID ? undefined : id.toString(16).padStart(16, "0");
+}
+
+function parentOf(
+  form: TraceForm,
+  { traceId, spanId, isSampled }: {
+    readonly traceId: string | undefined;
+    readonly spanId: string | undefined;
+    readonly isSampled: boolean | undefined;
+  },
+): TraceParent | undefined {
+  if (traceId === undefined || spanId === undefined) return undefined;
+  if (ZEROS.test(traceId) || ZEROS.test(spanId)) return undefined;
+  const whole = traceId.length === 32 ? traceId : NO_UPPER + traceId;
+  return { form, traceId: whole.toLowerCase(), spanId: spanId.toLowerCase(), isSampled };
+}
+
+/** Replaces the headers of `forms` by this position. */
+export function writeTrace(
+  fields: Fields,
+  position: TracePosition,
+  forms: readonly TraceForm[],
+): void {
+  for (const form of forms) WRITERS[form](fields, position);
+}
+
+const WRITERS: Readonly<
+  Record<TraceForm, (fields: Fields, position: TracePosition) => void>
+> = {
+  tracecontext(fields, { traceId, spanId, isSampled }) {
+    setField(fields, "traceparent", `00-${traceId}-${spanId}-${isSampled ? "01" : "00"}`);
+  },
+  b3(fields, { traceId, spanId, parentId, isSampled }) {
+    const parent = parentId === "" ? "" : `-${parentId}`;
+    setField(fields, "b3", `${shortest(traceId)}-${spanId}-${isSampled ? "1" : "0"}${parent}`);
+  },
+  b3multi(fields, { traceId, spanId, parentId, isSampled }) {
+    setField(fields, "x-b3-traceid", shortest(traceId));
+    setField(fields, "x-b3-spanid", spanId);
+    if (parentId === "") removeField(fields, "x-b3-parentspanid");
+    else setField(fields, "x-b3-parentspanid", parentId);
+    removeField(fields, "x-b3-flags");
+    setField(fields, "x-b3-sampled", isSampled ? "1" : "0");
+  },
+  datadog(fields, { traceId, spanId, isSampled }) {
+    setField(fields, "x-datadog-trace-id", decimalOf(traceId.slice(16)));
+    setField(fields, "x-datadog-parent-id", decimalOf(spanId));
+    setField(fields, "x-datadog-sampling-priority", isSampled ? "1" : "0");
+    const upper = traceId.slice(0, 16);
+    writeUpperHalf(fields, upper === NO_UPPER ? undefined : upper);
+  },
+};
+
+/** Other tags of the caller stay. */
+function writeUpperHalf(fields: Fields, upper: string | undefined): void {
+  const name = "x-datadog-tags";
+  const at = indexOf(fields, name);
+  const tags = (fields[at + 1] ?? "").split(",")
+    .filter((tag) => at >= 0 && tag !== "" && !tag.startsWith("_dd.p.tid="));
+  if (upper !== undefined) tags.push(`_dd.p.tid=${upper}`);
+  if (tags.length === 0) return removeField(fields, name);
+  if (at < 0) addField(fields, name, tags.join(","));
+  else setField(fields, name, tags.join(","));
+}
+
+function indexOf(fields: Fields, name: string): number {
+  for (let i = 0; i < fields.length; i += FIELD) if (fields[i] === name) return i;
+  return -1;
+}
+
+/** An id of 64 bits is written as it came: older readers of B3 know no other. */
+function shortest(traceId: string): string {
+  return traceId.startsWith(NO_UPPER) ? traceId.slice(16) : traceId;
+}
+
+function decimalOf(hex: string): string {
+  return BigInt(`0x${hex}`).toString();
+}

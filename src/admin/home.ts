@@ -7,7 +7,7 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   [
     "/stats",
     "counters, under Envoy's names, too; ?filter=REGEX of a line's name and labels, ?type=Counters, " +
-    "?usedonly, ?format=json, prometheus or postern",
+    "?usedonly, ?histogram_buckets=cumulative or disjoint, ?format=json, prometheus or postern",
   ],
   ["/stats/prometheus", "the same for Prometheus"],
   ["/certs", "every certificate and CA in use, how long they are valid, and who uses them"],

@@ -11,6 +11,7 @@ import {
 import { hide } from "./redact.ts";
 import { statsPages } from "./stats.ts";
 import type { AdminView } from "./view.ts";
+import { trafficSamples } from "./traffic_samples.ts";
 import { upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
 import { configuredTags, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { stateSamples } from "./envoy/server_state.ts";
@@ -30,7 +31,10 @@ export async function measuredData(view: AdminView): Promise<MergedView> {
   const troubles = upstreamTroubles(view, merged.endpoints);
   const usable = [...usableSamples(listeners), ...upstreamSamples(view, troubles)];
   const state = await stateSamples(view, merged.workers);
-  return { ...merged, samples: [...merged.samples, ...usable, ...state] };
+  return {
+    ...merged,
+    samples: [...merged.samples, ...usable, ...state, ...trafficSamples(merged.traffic)],
+  };
 }
 
 /** Metrics for Prometheus, ending with a line break. */

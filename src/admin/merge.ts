@@ -1,6 +1,6 @@
 /** Several data paths seen as one, and listeners that wait for secrets. @module */
 
-import { mergeStats, type Sample, type TrafficCounts } from "../base/mod.ts";
+import { addTraffic, mergeStats, type Sample, type TrafficNumbers } from "../base/mod.ts";
 import {
   type ConnectionView,
   type DataView,
@@ -9,6 +9,7 @@ import {
   type ListenerView,
   type PluginView,
   slowest,
+  type TrafficRowView,
   type TrafficView,
 } from "../proxy/mod.ts";
 
@@ -41,28 +42,40 @@ export function mergeViews(views: readonly DataView[], own: readonly Sample[]): 
 function mergeTraffic(views: readonly TrafficView[]): TrafficView {
   return {
     sinceMs: Math.max(0, ...views.map(({ sinceMs }) => sinceMs)),
-    rows: mergeBy(
-      views.flatMap(({ rows }) => rows),
-      ({ direction, caller, upstream, target, endpoint, route }) =>
-        [direction, caller, upstream, target, endpoint, route].join("\u0000"),
-      (a, b) => ({
-        ...a,
-        requests: a.requests + b.requests,
-        errors: a.errors + b.errors,
-        counts: addCounts(a.counts, b.counts),
-        sumMs: a.sumMs + b.sumMs,
-        receivedBytes: a.receivedBytes + b.receivedBytes,
-        sentBytes: a.sentBytes + b.sentBytes,
-        open: a.open + b.open,
-      }),
-    ),
+    rows: mergeRows(views.flatMap(({ rows }) => rows)),
+    recentMs: Math.max(0, ...views.map(({ recentMs }) => recentMs)),
+    past: mergeRows(views.flatMap(({ past }) => past)),
     refusals: lastRefusals(views.map(({ refusals }) => refusals)),
     slow: slowest(views.map(({ slow }) => slow)),
   };
 }
 
-function addCounts(a: TrafficCounts, b: TrafficCounts): TrafficCounts {
-  return a.map((count, bucket) => count + (b[bucket] ?? 0));
+function mergeRows(rows: readonly TrafficRowView[]): readonly TrafficRowView[] {
+  return mergeBy(
+    rows,
+    ({ direction, caller, upstream, target, endpoint, route }) =>
+      [direction, caller, upstream, target, endpoint, route].join("\u0000"),
+    (a, b) => {
+      const recent = a.recent && b.recent ? addNumbers(a.recent, b.recent) : a.recent ?? b.recent;
+      return {
+        ...a,
+        ...addNumbers(a, b),
+        sumMs: a.sumMs + b.sumMs,
+        receivedBytes: a.receivedBytes + b.receivedBytes,
+        sentBytes: a.sentBytes + b.sentBytes,
+        open: a.open + b.open,
+        ...recent && { recent },
+      };
+    },
+  );
+}
+
+function addNumbers(a: TrafficNumbers, b: TrafficNumbers): TrafficNumbers {
+  return {
+    requests: a.requests + b.requests,
+    errors: a.errors + b.errors,
+    counts: addTraffic(a.counts, b.counts),
+  };
 }
 
 export function mergeEndpoints(

@@ -5,6 +5,12 @@ import { envoyHelp } from "./envoy/envoy_names.ts";
 import { configuredLabels, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { envoyStats, segment } from "./envoy/envoy_stats.ts";
 import type { MergedView } from "./merge.ts";
+import {
+  HISTOGRAM_FORMS,
+  type HistogramForm,
+  histogramsJson,
+  histogramText,
+} from "./histograms.ts";
 import { lines } from "./redact.ts";
 import type { AdminView } from "./view.ts";
 
@@ -42,9 +48,15 @@ export interface WantedStats {
   readonly kind: Sample["kind"] | "all";
   /** Only statistics that were written at least once, as in Envoy. */
   readonly usedOnly: boolean;
+  readonly histograms: HistogramForm;
 }
 
-const EVERYTHING: WantedStats = { filter: () => true, kind: "all", usedOnly: false };
+const EVERYTHING: WantedStats = {
+  filter: () => true,
+  kind: "all",
+  usedOnly: false,
+  histograms: "quantiles",
+};
 
 const KINDS: Readonly<Record<string, WantedStats["kind"]>> = {
   All: "all",
@@ -53,7 +65,7 @@ const KINDS: Readonly<Record<string, WantedStats["kind"]>> = {
   Histograms: "histogram",
 };
 
-/** `?filter=`, `?type=` and `?usedonly`; or which of them cannot be read. */
+/** `?filter=`, `?type=`, `?usedonly` and `?histogram_buckets=`; or which of them cannot be read. */
 export async function readWanted(
   query: (name: string) => string | undefined,
   clock: Clock,
@@ -63,10 +75,15 @@ export async function readWanted(
   const type = query("type") ?? "All";
   const kind = Object.hasOwn(KINDS, type) ? KINDS[type] : undefined;
   if (kind === undefined) return { name: "type", want: Object.keys(KINDS).join(", ") };
-  return { filter, kind, usedOnly: query("usedonly") !== undefined };
+  const form = query("histogram_buckets") ?? "none";
+  const histograms = Object.hasOwn(HISTOGRAM_FORMS, form) ? HISTOGRAM_FORMS[form] : undefined;
+  if (histograms === undefined) {
+    return { name: "histogram_buckets", want: Object.keys(HISTOGRAM_FORMS).join(", ") };
+  }
+  return { filter, kind, usedOnly: query("usedonly") !== undefined, histograms };
 }
 
-type Measured = Pick<Sample, "kind" | "value" | "counts">;
+type Measured = Pick<Sample, "kind" | "value" | "counts" | "boundsMs">;
 
 /** The chosen statistics in each format; a format is made when it is called. */
 export function statsPages(
@@ -90,18 +107,19 @@ export function statsPages(
         .map(({ name, version }) => [`sds.${segment(name)}.version_text`, version] as const)
         .filter(([name]) => wanted.filter(name))
         .map(([name, version]) => `${name}: ${JSON.stringify(version === NEVER ? "" : version)}`);
-      const numbers = all.map((stat) => `${stat.line}: ${valueText(stat)}`);
+      const numbers = all.map((stat) => `${stat.line}: ${valueText(stat, wanted.histograms)}`);
       return lines([...new Set([...numbers, ...versions])].sort());
     },
     // Envoy's form: counters and gauges by name, and one entry for all histograms.
     json() {
       const numbers = all.filter(({ counts }) => !counts)
         .map(({ line: name, value }) => ({ name, value }));
-      const histograms = all.flatMap(({ line: name, counts }) =>
-        counts ? [{ name, values: quantilesOf(counts) }] : []
-      );
-      const shown = { supported_quantiles: QUANTILES, computed_quantiles: histograms };
-      return { stats: histograms.length === 0 ? numbers : [...numbers, { histograms: shown }] };
+      const named = all.flatMap(({ line: name, ...stat }: Measured & { readonly line: string }) => {
+        const { counts, boundsMs } = stat;
+        return counts ? [{ name, histogram: { counts, boundsMs } }] : [];
+      });
+      if (named.length === 0) return { stats: numbers };
+      return { stats: [...numbers, { histograms: histogramsJson(named, wanted.histograms) }] };
     },
     // Our form: each with its kind and labels, and histograms by bucket.
     postern: () => ({
@@ -127,38 +145,17 @@ export function statsPages(
   };
 }
 
-const QUANTILES = [0, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 100];
-
-function quantilesOf(counts: readonly number[]): readonly unknown[] {
-  return QUANTILES.map((quantile) => ({
-    interval: null,
-    cumulative: quantileMs(counts, quantile / 100),
-  }));
-}
-
-/** As Prometheus estimates it: evenly spread within a bucket; `null`: nothing was measured. */
-function quantileMs(counts: readonly number[], quantile: number): number | null {
-  const upTo = cumulative(counts);
-  const total = upTo.at(-1) ?? 0;
-  if (total === 0) return null;
-  const rank = quantile * total;
-  const bucket = upTo.findIndex((count) => count > 0 && count >= rank);
-  const low = BUCKETS_MS[bucket - 1] ?? 0;
-  const high = BUCKETS_MS[bucket] ?? low;
-  const before = upTo[bucket - 1] ?? 0;
-  const within = counts[bucket] ?? 0;
-  return within === 0 ? low : low + (high - low) * Math.max(rank - before, 0) / within;
-}
-
-function valueText({ value, counts }: Measured): string {
-  return counts ? `count=${cumulative(counts).at(-1)} sum_ms=${value}` : String(value);
+function valueText({ value, counts, boundsMs }: Measured, form: HistogramForm): string {
+  return counts ? histogramText({ counts, boundsMs }, form) : String(value);
 }
 
 /** A histogram's buckets are cumulative, as in Prometheus. */
-function valueJson({ kind, value, counts }: Measured): Readonly<Record<string, unknown>> {
+function valueJson(
+  { kind, value, counts, boundsMs = BUCKETS_MS }: Measured,
+): Readonly<Record<string, unknown>> {
   if (!counts) return { kind, value };
   const upTo = cumulative(counts);
-  const buckets = BUCKETS_MS.map((bound, bucket) => ({ up_to_ms: bound, count: upTo[bucket] }));
+  const buckets = boundsMs.map((bound, bucket) => ({ up_to_ms: bound, count: upTo[bucket] }));
   return { kind, count: upTo.at(-1), sum_ms: value, buckets };
 }
 

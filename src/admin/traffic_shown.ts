@@ -1,15 +1,17 @@
 /** `/traffic`: the traffic table, the last refusals and the slowest requests. @module */
 
-import { trafficQuantileMs } from "../base/mod.ts";
+import { noTraffic, type TrafficNumbers, trafficQuantileMs } from "../base/mod.ts";
 import type { TrafficView } from "../proxy/mod.ts";
 
 /** Rows by number of requests, most first. */
-export function trafficShown({ sinceMs, rows, refusals, slow }: TrafficView): unknown {
+export function trafficShown(traffic: TrafficView): unknown {
+  const { sinceMs, recentMs, rows, refusals, slow } = traffic;
   const sorted = [...rows].sort((a, b) => b.requests - a.requests);
   return {
     sinceMs,
-    rows: sorted.map(({ counts, sumMs: _, ...row }) => {
-      const { direction, caller, upstream, target, endpoint, route, requests, errors } = row;
+    recentMs,
+    rows: sorted.map((row) => {
+      const { direction, caller, upstream, target, endpoint, route } = row;
       return {
         direction,
         caller,
@@ -17,13 +19,11 @@ export function trafficShown({ sinceMs, rows, refusals, slow }: TrafficView): un
         target,
         endpoint,
         route,
-        requests,
-        errors,
-        p50Ms: rounded(trafficQuantileMs(counts, 0.5)),
-        p99Ms: rounded(trafficQuantileMs(counts, 0.99)),
+        ...numbersShown(row),
         receivedBytes: row.receivedBytes,
         sentBytes: row.sentBytes,
         open: row.open,
+        recent: numbersShown(row.recent ?? NO_REQUESTS),
       };
     }),
     refusals: refusals.map((one) => ({ ...one, at: new Date(one.at).toISOString() })),
@@ -32,6 +32,17 @@ export function trafficShown({ sinceMs, rows, refusals, slow }: TrafficView): un
       at: new Date(one.at).toISOString(),
       durationMs: rounded(one.durationMs),
     })),
+  };
+}
+
+const NO_REQUESTS: TrafficNumbers = { requests: 0, errors: 0, counts: noTraffic() };
+
+function numbersShown({ requests, errors, counts }: TrafficNumbers): object {
+  return {
+    requests,
+    errors,
+    p50Ms: rounded(trafficQuantileMs(counts, 0.5)),
+    p99Ms: rounded(trafficQuantileMs(counts, 0.99)),
   };
 }
 

@@ -19,8 +19,10 @@ export interface Sample {
   readonly labels: Labels;
   /** For a histogram the sum of all values, in ms. */
   readonly value: number;
-  /** For a histogram only: numbers of values in each bucket of `BUCKETS_MS`, and above all of them. */
+  /** For a histogram only: numbers of values in each bucket of `boundsMs`, and above all of them. */
   readonly counts?: readonly number[];
+  /** Inclusive upper bounds; default: `BUCKETS_MS`. */
+  readonly boundsMs?: readonly number[];
 }
 
 class Cell implements Gauge {
@@ -203,12 +205,16 @@ export function formatPrometheus(samples: readonly Sample[], prefix = "postern_"
 
 const MS_PER_SECOND = 1_000;
 
-function linesOf(name: string, { labels, value, counts }: Sample, divisor: number): string {
+function linesOf(
+  name: string,
+  { labels, value, counts, boundsMs = BUCKETS_MS }: Sample,
+  divisor: number,
+): string {
   const pairs = Object.entries(labels).map(([key, label]) => `${key}="${escapeLabel(label)}"`);
   if (!counts) return line(name, pairs, value / divisor);
   const upTo = cumulative(counts);
   const buckets = upTo.map((count, bucket) => {
-    const bound = BUCKETS_MS[bucket];
+    const bound = boundsMs[bucket];
     const le = `le="${bound === undefined ? "+Inf" : bound / divisor}"`;
     return line(`${name}_bucket`, [...pairs, le], count);
   });

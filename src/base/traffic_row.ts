@@ -15,7 +15,7 @@ export interface TrafficKey {
   readonly route: string;
 }
 
-/** Buckets grow by the fourth root of two, as native histograms of schema 2 do. */
+/** Buckets grow by the fourth root of two, as those of native histograms with schema 2. */
 const PER_OCTAVE = 4;
 /** The first bucket has all durations up to 2^-15 s, the last one those above 2^12 s. */
 const LOWEST_OCTAVE = -15;
@@ -24,16 +24,20 @@ const OFFSET = -LOWEST_OCTAVE * PER_OCTAVE;
 const LAST = (HIGHEST_OCTAVE - LOWEST_OCTAVE) * PER_OCTAVE + 1;
 const LOWEST_SECONDS = 2 ** LOWEST_OCTAVE;
 
-/** Inclusive upper bound of a bucket in ms. */
-export function trafficBoundMs(bucket: number): number {
-  return bucket >= LAST ? Infinity : 1_000 * 2 ** ((bucket - OFFSET) / PER_OCTAVE);
-}
-
-/** Numbers of durations by bucket of {@link trafficBoundMs}. */
+/** Numbers of durations by bucket. */
 export type TrafficCounts = Float64Array<ArrayBuffer>;
 
 export function noTraffic(): TrafficCounts {
   return new Float64Array(LAST + 1);
+}
+
+export function addTraffic(a: TrafficCounts, b: TrafficCounts): TrafficCounts {
+  return a.map((count, bucket) => count + (b[bucket] ?? 0));
+}
+
+/** Inclusive upper bound of a bucket in ms. */
+function boundMs(bucket: number): number {
+  return bucket >= LAST ? Infinity : 1_000 * 2 ** ((bucket - OFFSET) / PER_OCTAVE);
 }
 
 function bucketOf(ms: number): number {
@@ -55,14 +59,41 @@ export function trafficQuantileMs(counts: TrafficCounts, quantile: number): numb
       before += count;
       continue;
     }
-    const low = trafficBoundMs(bucket - 1);
+    const low = boundMs(bucket - 1);
     if (bucket === LAST) return low;
-    return low * (trafficBoundMs(bucket) / low) ** ((rank - before) / count);
+    return low * (boundMs(bucket) / low) ** ((rank - before) / count);
   }
-  return trafficBoundMs(LAST - 1);
+  return boundMs(LAST - 1);
 }
 
-export class TrafficRow {
+/** Octaves with a bound in classic histograms: 2^-10 s, which is about 1 ms, to 32 s. */
+const CLASSIC_OCTAVES: readonly number[] = Array.from({ length: 16 }, (_, at) => at - 10);
+/** Bounds of {@link classicTraffic}. */
+export const TRAFFIC_BOUNDS_MS: readonly number[] = CLASSIC_OCTAVES.map((octave) =>
+  1_000 * 2 ** octave
+);
+
+/** The counts in few buckets; one more has the durations above all bounds. */
+export function classicTraffic(counts: TrafficCounts): readonly number[] {
+  let from = 0;
+  const sumTo = (end: number) => {
+    let sum = 0;
+    while (from < end) sum += counts[from++] ?? 0;
+    return sum;
+  };
+  return [...CLASSIC_OCTAVES.map((octave) => octave * PER_OCTAVE + OFFSET + 1), LAST + 1].map(
+    sumTo,
+  );
+}
+
+/** Numbers of a row, or the sum of several. */
+export interface TrafficNumbers {
+  readonly requests: number;
+  readonly errors: number;
+  readonly counts: TrafficCounts;
+}
+
+export class TrafficRow implements TrafficNumbers {
   readonly key: TrafficKey;
   /** Requests and connections that ended. */
   requests = 0;
@@ -77,6 +108,9 @@ export class TrafficRow {
   usedMs: number;
   /** The table has given its place to another row. */
   isGone = false;
+  /** The numbers at the end of the period before the last one, and of the last one. */
+  #before: TrafficNumbers | undefined;
+  #last: TrafficNumbers | undefined;
 
   constructor(key: TrafficKey, nowMs: number) {
     this.key = key;
@@ -92,5 +126,25 @@ export class TrafficRow {
     if (durationMs > 0) this.sumMs += durationMs;
     this.counts[bucket] = (this.counts[bucket] ?? 0) + 1;
     this.usedMs = nowMs;
+  }
+
+  /** A period ends. */
+  endPeriod(): void {
+    this.#before = this.#last;
+    const { requests, errors } = this;
+    if (this.#last?.requests === requests) return;
+    this.#last = { requests, errors, counts: this.counts.slice() };
+  }
+
+  /** The numbers since the end of the period before the last one; `undefined`: there were no requests. */
+  get recent(): TrafficNumbers | undefined {
+    const before = this.#before;
+    const requests = this.requests - (before?.requests ?? 0);
+    if (requests === 0) return undefined;
+    return {
+      requests,
+      errors: this.errors - (before?.errors ?? 0),
+      counts: this.counts.map((count, bucket) => count - (before?.counts[bucket] ?? 0)),
+    };
   }
 }

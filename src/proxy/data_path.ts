@@ -256,7 +256,7 @@ export class DataPath {
     for (const key of Object.keys(previous?.targets ?? {})) {
       if (!snapshot.targets[key]) forgetTarget(this.stats, key);
     }
-    this.#traffic.keepEndpoints(this.#listeners.endpoints(this.#context.clock.monotonic()));
+    this.#traffic.keepTargets(snapshot.targets);
     await this.#listeners.apply(snapshot, columns);
   }
 

@@ -162,6 +162,23 @@ test("admin /stats filters by kind and use, and names clusters as Consul does", 
     value.cumulative
   );
   assert.ok(others.every((ms: number) => ms >= least), "quantiles rise");
+  const times = "/stats?filter=downstream_rq_time";
+  assert.match(
+    await ask(times),
+    /^http\.public_listener\.downstream_rq_time: P0\(nan,\d.*\) P25\(nan,.* P99\.9\(nan,.* P100\(nan,\d.*\)$/m,
+  );
+  assert.match(await ask("/stats?filter=traffic_caller_duration_ms"), /\{caller="api"\}: P0\(nan,/);
+  for (const [form, last] of [["cumulative", 2], ["disjoint", 0]] as const) {
+    const text = await ask(`${times}&histogram_buckets=${form}`);
+    assert.match(text, new RegExp(`: B0\\.5\\(nan,\\d+\\) B1.* B3600000\\(nan,${last}\\)$`, "m"));
+    const [{ histograms: [shown] }] =
+      (await json(`${times}&format=json&histogram_buckets=${form}`)).stats;
+    assert.deepEqual(shown.buckets.at(-1), {
+      upper_bound: 3_600_000,
+      interval: null,
+      cumulative: last,
+    });
+  }
   assert.match(
     await ask("/stats/prometheus?filter=upstream_cx_total"),
     /^envoy_cluster_upstream_cx_total\{.*consul_destination_custom_hash="failover-target~1~1a47f6e1",consul_destination_service="db",.*consul_destination_datacenter="dc2".*\} 3$/m,

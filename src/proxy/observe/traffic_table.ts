@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type Clock, formatAddress, type TrafficKey, TrafficRow } from "../../base/mod.ts";
+import { type Clock, formatAddress, type TrafficRow } from "../../base/mod.ts";
 import type { EndpointState } from "../../balance/mod.ts";
 import {
   type ExchangeRecord,
@@ -16,22 +16,15 @@ import {
   httpStatusOf,
   readGrpcStatus,
 } from "../../http/mod.ts";
-import { upstreamLabel } from "../../snapshot/mod.ts";
+import { type Snapshot, upstreamLabel } from "../../snapshot/mod.ts";
 import type { ConnectionRecord, Ending } from "./connection_record.ts";
 import type { ConnectionObserver, ExchangeObserver, ReachedEndpoint } from "./observers.ts";
 import { type RequestFault, TrafficLists } from "./traffic_lists.ts";
-import type { EndpointView, TrafficRowView, TrafficView } from "./view.ts";
+import { TrafficRows } from "./traffic_rows.ts";
+import type { TrafficView } from "./view.ts";
 
-/** Rows of one worker, besides one for each direction that has the rest. */
-const ROW_LIMIT = 500;
-/** A row that was not used for so long gives its place to a new one. */
-const IDLE_MS = 10 * 60_000;
-/** Minimum pause between searches for such rows. */
-const SEARCH_EVERY_MS = 1_000;
 /** Rows that an endpoint keeps; others are found in the table. */
 const KEPT_ROWS = 8;
-
-const OTHER = { caller: "other", upstream: "", target: "", endpoint: "", route: "" } as const;
 
 /** Ends that a limit or an operator decided, or the caller: no errors of a connection. */
 const IN_ORDER: ReadonlySet<string> = new Set([
@@ -49,19 +42,14 @@ interface Live {
 export class TrafficTable {
   readonly #clock: Pick<Clock, "now" | "monotonic">;
   readonly #sinceMs: number;
-  readonly #rows = new Map<string, TrafficRow>();
-  readonly #others: Readonly<Record<TrafficKey["direction"], TrafficRow>>;
+  readonly #rows: TrafficRows;
   readonly #lists: TrafficLists;
-  #searchedMs = -Infinity;
 
   constructor(clock: Pick<Clock, "now" | "monotonic">) {
     this.#clock = clock;
-    const nowMs = this.#sinceMs = clock.monotonic();
+    this.#sinceMs = clock.monotonic();
+    this.#rows = new TrafficRows(this.#sinceMs);
     this.#lists = new TrafficLists(clock);
-    this.#others = {
-      inbound: new TrafficRow({ direction: "inbound", ...OTHER }, nowMs),
-      outbound: new TrafficRow({ direction: "outbound", ...OTHER }, nowMs),
-    };
   }
 
   readonly connections: ConnectionObserver = {
@@ -97,6 +85,7 @@ export class TrafficTable {
   #exchangeEnded(record: ExchangeRecord): void {
     const { endAt, startedAt, upstreamStartAt, downstream: { connection } } = record;
     if (!connection) return;
+    this.#rows.tick(endAt);
     let row = record.traffic;
     if (!row) {
       // Outbound, and no endpoint was reached.
@@ -124,6 +113,7 @@ export class TrafficTable {
       row.open++;
     }
     const nowMs = this.#clock.monotonic();
+    this.#rows.tick(nowMs);
     row.receivedBytes += record.relay?.receivedBytes ?? 0;
     row.sentBytes += record.relay?.sentBytes ?? 0;
     const isError = ending.kind === "failed" && !IN_ORDER.has(ending.code);
@@ -144,65 +134,37 @@ export class TrafficTable {
     const upstream = direction === "inbound"
       ? ""
       : upstreamLabel({ id: listener, name: destination });
-    return connection.traffic = this.#find({
+    const row = this.#rows.find({
       direction,
       caller,
       upstream,
       target: "",
       endpoint: "",
       route: "",
-    });
+    }, this.#clock.monotonic());
+    if (!this.#rows.isOther(row)) connection.traffic = row;
+    return row;
   }
 
   #ofEndpoint({ target, state }: ReachedEndpoint, caller: string, route: string): TrafficRow {
     for (const row of state.traffic) {
       if (row.key.route === route && row.key.caller === caller && !row.isGone) return row;
     }
-    const row = this.#find({
+    const row = this.#rows.find({
       direction: "outbound",
       caller,
       upstream: upstreamLabel(target.upstream.part),
       target: target.part.key,
       endpoint: formatAddress({ kind: "tcp", ...state.endpoint }),
       route,
-    });
-    if (row !== this.#others.outbound) keep(row, state);
+    }, this.#clock.monotonic());
+    if (!this.#rows.isOther(row)) keep(row, state);
     return row;
   }
 
-  #find(key: TrafficKey): TrafficRow {
-    const { direction, caller, upstream, target, endpoint, route } = key;
-    const text = [direction, caller, upstream, target, endpoint, route].join("\u0000");
-    const known = this.#rows.get(text);
-    if (known) return known;
-    const nowMs = this.#clock.monotonic();
-    if (this.#rows.size >= ROW_LIMIT) this.#giveWay(nowMs);
-    if (this.#rows.size >= ROW_LIMIT) return this.#others[direction];
-    const row = new TrafficRow(key, nowMs);
-    this.#rows.set(text, row);
-    return row;
-  }
-
-  #giveWay(nowMs: number): void {
-    if (nowMs - this.#searchedMs < SEARCH_EVERY_MS) return;
-    this.#searchedMs = nowMs;
-    this.#remove((row) => nowMs - row.usedMs >= IDLE_MS);
-  }
-
-  #remove(isUnwanted: (row: TrafficRow) => boolean): void {
-    for (const [text, row] of this.#rows) {
-      if (row.open > 0 || !isUnwanted(row)) continue;
-      row.isGone = true;
-      this.#rows.delete(text);
-    }
-  }
-
-  /** Removes the rows of endpoints that no upstream has any more. */
-  keepEndpoints(endpoints: readonly EndpointView[]): void {
-    const known = new Set(endpoints.map(({ target, address }) => `${target} ${address}`));
-    this.#remove(({ key: { target, endpoint } }) =>
-      endpoint !== "" && !known.has(`${target} ${endpoint}`)
-    );
+  /** Removes the rows of endpoints that are not in the snapshot any more. */
+  keepTargets(targets: Snapshot["targets"]): void {
+    this.#rows.keepTargets(targets);
   }
 
   view(live: Iterable<Live>): TrafficView {
@@ -214,23 +176,10 @@ export class TrafficTable {
       sum.received += relay.receivedBytes;
       sum.sent += relay.sentBytes;
     }
-    const others = Object.values(this.#others).filter(({ requests, open }) => requests + open > 0);
+    const nowMs = this.#clock.monotonic();
     return {
-      sinceMs: Math.round(this.#clock.monotonic() - this.#sinceMs),
-      rows: [...this.#rows.values(), ...others].map((row): TrafficRowView => {
-        const { received = 0, sent = 0 } = bytes.get(row) ?? {};
-        const { key, requests, errors, sumMs, open, counts } = row;
-        return {
-          ...key,
-          requests,
-          errors,
-          counts,
-          sumMs,
-          receivedBytes: row.receivedBytes + received,
-          sentBytes: row.sentBytes + sent,
-          open,
-        };
-      }),
+      sinceMs: Math.round(nowMs - this.#sinceMs),
+      ...this.#rows.view(nowMs, (row) => bytes.get(row)),
       ...this.#lists.view(),
     };
   }

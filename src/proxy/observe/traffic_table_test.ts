@@ -36,9 +36,8 @@ function outbound(ports: readonly number[], http = true) {
 }
 
 function shown({ path }: MemoryPath) {
-  return path.view({ connections: false }).traffic.rows.map(({ counts: _, sumMs: __, ...row }) =>
-    row
-  );
+  const { rows } = path.view({ connections: false }).traffic;
+  return rows.map(({ counts: _, sumMs: __, recent: ___, ...row }) => row);
 }
 
 const NUMBERS = { requests: 0, errors: 0, receivedBytes: 0, sentBytes: 0, open: 0 };
@@ -214,4 +213,45 @@ test("trafficQuantileMs() is within the width of a bucket, and 0 without duratio
   }
   for (const ms of [0, NaN, -1, 1e12]) row.ended(ms, false, 0);
   assert.equal(row.requests, 1_004);
+});
+
+test("a row shows its requests of the last one to two minutes apart", async () => {
+  const { clock, ask, view } = rig();
+  const recent = () => [view().recentMs, view().rows[0]?.recent?.requests ?? 0];
+  await clock.advance(60_000 - clock.monotonic() % 60_000);
+  ask("web", "/", { endAt: clock.monotonic(), startedAt: clock.monotonic() });
+  await clock.advance(59_000);
+  assert.equal(recent()[1], 1);
+  await clock.advance(60_000);
+  assert.deepEqual(recent(), [119_000, 1]);
+  await clock.advance(1_000);
+  assert.deepEqual(recent(), [60_000, 0]);
+  ask("web", "/", { endAt: clock.monotonic(), startedAt: clock.monotonic() });
+  await clock.advance(600_000);
+  assert.deepEqual(recent(), [0, 0]);
+  assert.equal(view().rows[0]?.requests, 2);
+});
+
+test("rows that give way leave their numbers to the endpoint or the target", async () => {
+  await using path = await startMemoryPath(outbound([1, 2]), { random: seededRandom(7) });
+  const caller = path.engine.call(path.port("db"));
+  for (let i = 0; i < 2; i++) {
+    caller.send("GET /x HTTP/1.1\r\nHost: db\r\n\r\n");
+    await settle();
+    const server = path.engine.lastDial.connect(presented(DB));
+    await settle();
+    server.send("HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n");
+    await settle();
+  }
+  await path.set(outbound([2]));
+  const { rows, past } = path.path.view({ connections: false }).traffic;
+  const key = { direction: "outbound", caller: "", upstream: "db", target: "db", route: "" };
+  assert.equal(rows.length, 1);
+  assert.deepEqual(past.map(({ counts: _, sumMs: __, recent: ___, ...row }) => row), [
+    { ...key, endpoint: "", ...NUMBERS, requests: 1, errors: 1 },
+  ]);
+  await path.set(outbound([]));
+  assert.deepEqual(path.path.view({ connections: false }).traffic.rows, []);
+  caller.connection.close();
+  await settle();
 });

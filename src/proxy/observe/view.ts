@@ -1,7 +1,7 @@
 /** The view of the data path for the admin server: plain data, sent between threads. @module */
 
 import type { EndpointSummary } from "../../balance/mod.ts";
-import type { Sample, TrafficCounts, TrafficKey } from "../../base/mod.ts";
+import type { Sample, TrafficKey, TrafficNumbers } from "../../base/mod.ts";
 import type { PluginView } from "../../plugin/mod.ts";
 import type { Protocol } from "../../snapshot/mod.ts";
 
@@ -81,17 +81,15 @@ export interface EndpointView extends EndpointSummary {
   readonly target: string;
 }
 
-export interface TrafficRowView extends TrafficKey {
-  /** Requests and connections that ended. */
-  readonly requests: number;
-  /** Failed here, status 5xx, or a gRPC status like it; connections that broke. */
-  readonly errors: number;
-  readonly counts: TrafficCounts;
+/** Requests and connections that ended, and errors: failed here, status 5xx, a gRPC status like it, broken. */
+export interface TrafficRowView extends TrafficKey, TrafficNumbers {
   readonly sumMs: number;
   /** From the caller, and to it; those of open connections included. */
   readonly receivedBytes: number;
   readonly sentBytes: number;
   readonly open: number;
+  /** The last one to two periods; absent: without a request. */
+  readonly recent?: TrafficNumbers;
 }
 
 /** One refusal, or the last of some that are the same. */
@@ -128,6 +126,10 @@ export interface TrafficView {
   /** How long the rows have counted. */
   readonly sinceMs: number;
   readonly rows: readonly TrafficRowView[];
+  /** How long the `recent` numbers of the rows have counted. */
+  readonly recentMs: number;
+  /** Sums of rows that gave way, by endpoint and target: what counts them must not decrease. */
+  readonly past: readonly TrafficRowView[];
   /** Newest first. */
   readonly refusals: readonly RefusalView[];
   /** Slowest first. */
@@ -153,4 +155,11 @@ export interface DataView {
   readonly traffic: TrafficView;
 }
 
-export const NO_TRAFFIC: TrafficView = { sinceMs: 0, rows: [], refusals: [], slow: [] };
+export const NO_TRAFFIC: TrafficView = {
+  sinceMs: 0,
+  rows: [],
+  recentMs: 0,
+  past: [],
+  refusals: [],
+  slow: [],
+};

@@ -328,7 +328,19 @@ function trafficView(worker: number): DataView["traffic"] {
   const { requests, errors, counts, sumMs, receivedBytes, sentBytes, open } = row;
   return {
     sinceMs: 1_000 + worker,
-    rows: [{ ...key, requests, errors, counts, sumMs, receivedBytes, sentBytes, open }],
+    rows: [{
+      ...key,
+      requests,
+      errors,
+      counts,
+      sumMs,
+      receivedBytes,
+      sentBytes,
+      open,
+      recent: { requests: 3, errors, counts },
+    }],
+    recentMs: 90_000 + worker,
+    past: [],
     refusals: [{
       at: worker,
       direction: "inbound",

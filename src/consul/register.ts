@@ -40,7 +40,8 @@ export async function keepRegistered(
   entry: ProxyEntry,
   options: RegisterSignals & { readonly deps: Deps },
 ): Promise<void> {
-  const { signal, serving, draining, onLeft, deps } = options;
+  const { serving, draining, handedOver, onLeft, deps } = options;
+  const signal = handedOver ? AbortSignal.any([options.signal, handedOver]) : options.signal;
   const { clock, random, log } = deps;
   const { id } = entry;
   const backoff = new Backoff({ baseMs: 1_000, maxMs: 10_000, random });
@@ -75,6 +76,7 @@ export async function keepRegistered(
     if (registered && status !== statusNow()) continue;
     await wakeableSleep(clock, pauseMs, { signal, onWake: onAbort([serving, draining]) });
   }
+  if (handedOver?.aborted) return;
   if (wasRegistered || isUncertain) await deregister(client, id, deps);
 }
 

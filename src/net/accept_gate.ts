@@ -30,6 +30,8 @@ export interface AcceptGateOptions {
   /** Threads that each have a gate of their own in this process. */
   readonly workers?: number;
   readonly headroom?: () => number;
+  /** Nothing is accepted before {@link AcceptGate.release}; default: false. */
+  readonly held?: boolean;
 }
 
 /** Descriptors kept for dials of accepted connections, the agent, logs and certificates. */
@@ -63,11 +65,13 @@ export class AcceptGate {
   #timer: Timer | undefined;
   #rest: Timer | undefined;
   #pausedFor: PausedCallers = "nobody";
+  #held: boolean;
   /** Connections that may come before the next check. */
   #left = 0;
 
   constructor(options: AcceptGateOptions) {
     this.#options = options;
+    this.#held = options.held ?? false;
     this.#headroom = options.headroom ?? fdHeadroom;
     this.#reserve = options.reserve ?? Math.min(RESERVE, Math.floor(this.#headroom() / 4));
     this.check();
@@ -82,6 +86,13 @@ export class AcceptGate {
     const gated = { listener, callers, isHeld: false, isLost: false, strains: 0 };
     this.#listeners.set(listener, gated);
     this.#settle(gated);
+  }
+
+  /** Accepts from now on. */
+  release(): void {
+    if (!this.#held) return;
+    this.#held = false;
+    for (const gated of this.#listeners.values()) this.#settle(gated);
   }
 
   /** Call this before the listener is closed, so that it is not resumed afterwards. */
@@ -168,7 +179,7 @@ export class AcceptGate {
   #settle(gated: Gated): void {
     const { listener, callers } = gated;
     const rests = gated.strains >= STRAINS && listener.keepsWaiting;
-    if (this.#isPaused(callers) || rests) {
+    if (this.#held || this.#isPaused(callers) || rests) {
       if (!gated.isHeld) listener.pause();
       gated.isHeld = true;
       return;

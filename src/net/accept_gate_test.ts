@@ -21,12 +21,18 @@ class FakeListener implements Listener {
     this.calls.push("resume");
     if (this.lost) throw new Error("in use");
   }
+  copies(): readonly number[] {
+    return [];
+  }
   close(): void {
     this.calls.push("close");
   }
 }
 
-function setUp(headroom: number, options: { reserve?: number; workers?: number } = {}) {
+function setUp(
+  headroom: number,
+  options: { reserve?: number; workers?: number; held?: boolean } = {},
+) {
   const state = {
     headroom,
     looks: 0,
@@ -263,4 +269,20 @@ test("AcceptGate remove() forgets the state of a listener that is added again", 
   gate.remove(listener);
   gate.add(listener, "own");
   assert.deepEqual(listener.calls, ["pause"]);
+});
+
+test("AcceptGate holds listeners of the start until release(), and pauses as usual then", () => {
+  const { gate, listener, state } = setUp(1_096, { reserve: 64, held: true });
+  const late = new FakeListener();
+  gate.add(late, "strangers");
+  gate.check();
+  assert.deepEqual([listener.calls, late.calls], [["pause"], ["pause"]]);
+  state.headroom = 80;
+  gate.check();
+  gate.release();
+  assert.deepEqual([listener.calls, late.calls], [["pause", "resume"], ["pause"]]);
+  state.headroom = 1_096;
+  gate.check();
+  gate.release();
+  assert.deepEqual([listener.calls, late.calls], [["pause", "resume"], ["pause", "resume"]]);
 });

@@ -33,8 +33,8 @@ export function sendUnixDatagram(path: string, text: string): DatagramResult {
   }
 }
 
-/** `sockaddr_un`, or `undefined` for a path that does not fit or is neither absolute nor abstract. */
-function socketAddress(path: string): Uint8Array | undefined {
+/** `sockaddr_un` (an abstract name begins with `@`), or `undefined` for a path that does not fit or is neither absolute nor abstract. */
+export function socketAddress(path: string): Uint8Array | undefined {
   const isAbstract = path.startsWith("@");
   if (!isAbstract && !path.startsWith("/")) return undefined;
   const name = Buffer.from(isAbstract ? `\0${path.slice(1)}` : `${path}\0`);

@@ -57,9 +57,19 @@ export class UnixSocketFile {
   #directory: string | undefined;
   #inode: number | undefined;
 
-  /** Throws the file system's error, like {@link UnixSocketFile.publish}. */
-  constructor({ path, mode }: Extract<BindAddress, { readonly kind: "unix" }>) {
+  /**
+   * Throws the file system's error, like {@link UnixSocketFile.publish}. `isThere`: it was published by
+   * another process, which has handed the socket over.
+   */
+  constructor(
+    { path, mode }: Extract<BindAddress, { readonly kind: "unix" }>,
+    { isThere = false }: { readonly isThere?: boolean } = {},
+  ) {
     this.#name = this.path = path;
+    if (isThere) {
+      this.#inode = lstatSync(path).ino;
+      return;
+    }
     this.#mode = mode;
     if (mode === undefined) return;
     this.#directory = mkdtempSync(`${dirname(path)}/.`);

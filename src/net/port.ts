@@ -220,6 +220,8 @@ export interface ListenOptions {
   readonly address: BindAddress;
   /** Several workers listen on the same TCP address and the kernel shares the load. */
   readonly reusePort: boolean;
+  /** Sockets that listen at this address already, from another process. The engine takes them. */
+  readonly descriptors?: readonly number[] | undefined;
 }
 
 export interface Listener {
@@ -234,8 +236,10 @@ export interface Listener {
   resume(): void;
   /** True: clients of a paused listener wait in the kernel. False: they are refused. */
   readonly keepsWaiting: boolean;
-  /** Stops accepting for good; open connections live on. */
-  close(): void;
+  /** Copies of its descriptors, for another process; empty: this runtime cannot. */
+  copies(): readonly number[];
+  /** Stops accepting for good; open connections live on. `handedOver`: another process has its sockets. */
+  close(options?: { readonly handedOver: boolean }): void;
 }
 
 /** Sockets and TLS of one runtime. */

@@ -13,7 +13,7 @@ import {
 } from "../base/mod.ts";
 import { ClientCertElements, HELD_LIMIT_BYTES, HeldBytes, RequestIds } from "../http/mod.ts";
 import { needsMatchers } from "../identity/mod.ts";
-import type { Engine } from "../net/mod.ts";
+import type { Engine, ListeningSocket } from "../net/mod.ts";
 import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
 import {
   Generations,
@@ -351,9 +351,23 @@ export class DataPath {
     this.#context.live.drain("inbound");
   }
 
-  /** Stops accepting; resolves when the last connection has ended or after `timeoutMs`. */
-  async drain(timeoutMs: number): Promise<void> {
-    this.#stopAccepting();
+  /** Accepts connections, where the start with inherited sockets has held them. */
+  accept(): void {
+    this.#listeners.accept();
+  }
+
+  /** Copies of the listening sockets, for another process. */
+  sockets(): ListeningSocket[] {
+    return this.#listeners.sockets();
+  }
+
+  /**
+   * Stops accepting; resolves when the last connection has ended or after `timeoutMs`. `handedOver`:
+   * another process goes on accepting.
+   */
+  async drain(timeoutMs: number, options?: { readonly handedOver: boolean }): Promise<void> {
+    this.#facts.draining = true;
+    this.#listeners.stopAccepting(options);
     this.#context.deadlines.after(timeoutMs, () => {
       this.#context.live.endAll("drained", `still open after ${timeoutMs} ms of draining`);
     });

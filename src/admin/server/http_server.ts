@@ -9,11 +9,16 @@ import {
 import { createServer as createSecureServer } from "node:https";
 import { type Clock, formatAddress, type Log, messageOf, ProxyError } from "../../base/mod.ts";
 import { refuseWebPage } from "../../http/mod.ts";
+import { listenInstead, serverSocketAt } from "../../net/mod.ts";
 import { writeStream } from "./event_stream.ts";
 import { machineNames } from "./guard.ts";
 
 export interface Listening {
   readonly address: { readonly kind: "tcp"; readonly host: string; readonly port: number };
+  /** Copies of its socket, for another process. */
+  copies(): readonly number[];
+  /** Another process listens at this address: requests under way are answered, no others are taken. */
+  leave(): void;
   /** Ends at once, open requests included. */
   close(): Promise<void>;
 }
@@ -46,6 +51,8 @@ export interface SmallServerTls {
 interface HttpServerOptions {
   readonly host: string;
   readonly port: number;
+  /** A socket that listens at this address already, from another process. It is taken. */
+  readonly descriptor?: number | undefined;
   /** In the log: `admin server`. */
   readonly name: string;
   readonly clock: Clock;
@@ -75,7 +82,7 @@ function refusal(status: number, body: string): ServedAnswer & { readonly body: 
 
 /** Fails with the system's error, see {@link codeOf} and {@link reasonOf}. */
 export async function startHttpServer(options: HttpServerOptions, log: Log): Promise<Listening> {
-  const { host, port, name, clock, tls } = options;
+  const { host, port, name, clock, tls, descriptor } = options;
   const limit = new AdminConnectionLimit(clock);
   const closing = new AbortController();
   const { signal } = closing;
@@ -99,7 +106,8 @@ export async function startHttpServer(options: HttpServerOptions, log: Log): Pro
   server.on(tls ? "secureConnection" : "connection", (socket) => limit.enter(socket));
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
-    server.listen({ host, port, exclusive: true }, () => {
+    // The runtime has no HTTP server on a descriptor: its own socket is replaced.
+    server.listen({ host, port: descriptor === undefined ? port : 0, exclusive: true }, () => {
       server.off("error", reject);
       resolve();
     });
@@ -107,10 +115,30 @@ export async function startHttpServer(options: HttpServerOptions, log: Log): Pro
   server.on("error", (error) => log.warn(name, { error: messageOf(error) }));
   const bound = server.address();
   const actualPort = typeof bound === "object" && bound ? bound.port : port;
-  const address = { kind: "tcp", host, port: actualPort } as const;
+  const own = typeof bound === "object" && bound ? bound.address : host;
+  const socket = serverSocketAt({ host: own, port: actualPort });
+  if (descriptor !== undefined && !listenInstead({ host: own, port: actualPort }, descriptor)) {
+    server.close();
+    throw new ProxyError(
+      "listen_failed",
+      `Cannot use the socket of the process before for ${name}`,
+    );
+  }
+  const address = {
+    kind: "tcp",
+    host,
+    port: descriptor === undefined ? actualPort : port,
+  } as const;
   log.info(`${name} listening`, { address: formatAddress(address) });
   return {
     address,
+    copies: () => socket.copies(),
+    leave() {
+      server.close();
+      // Clients of streams connect again, to the other process.
+      closing.abort();
+      limit.leave();
+    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
@@ -181,6 +209,7 @@ export class AdminConnectionLimit {
   /** Longest busy first. */
   readonly #busy = new Map<Socket, { requests: number; readonly sinceMs: number }>();
   readonly #streams = new Set<Socket>();
+  #leaving = false;
 
   constructor(clock: Pick<Clock, "monotonic">) {
     this.#clock = clock;
@@ -219,12 +248,20 @@ export class AdminConnectionLimit {
     return true;
   }
 
+  /** Ends idle connections, and each other one when it is idle. */
+  leave(): void {
+    this.#leaving = true;
+    for (const socket of this.#idle) this.#end(socket);
+  }
+
   #answered(socket: Socket): void {
     this.#streams.delete(socket);
     const busy = this.#busy.get(socket);
     if (!busy || --busy.requests > 0) return;
     this.#busy.delete(socket);
-    if (!socket.destroyed) this.#idle.add(socket);
+    if (socket.destroyed) return;
+    this.#idle.add(socket);
+    if (this.#leaving) this.#end(socket);
   }
 
   #makeRoom(): boolean {
@@ -257,7 +294,7 @@ export interface SmallAnswer {
 }
 
 export interface SmallServerOptions
-  extends Pick<HttpServerOptions, "host" | "port" | "name" | "clock" | "tls"> {
+  extends Pick<HttpServerOptions, "host" | "port" | "descriptor" | "name" | "clock" | "tls"> {
   /** The flag that gave its address, for errors: `-graceful-port`. */
   readonly flag: string;
   /**
@@ -273,7 +310,7 @@ const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i;
 
 /** Throws `listen_failed` when the address cannot be bound. */
 export async function startSmallServer(options: SmallServerOptions, log: Log): Promise<Listening> {
-  const { host, port, name, flag, clock, tls } = options;
+  const { host, port, descriptor, name, flag, clock, tls } = options;
   const names = options.isPublic && !LOOPBACK_HOST.test(host) ? undefined : machineNames();
   const answer = async (request: ServedRequest) => {
     const refused = whyRefused(request, options, names);
@@ -288,7 +325,7 @@ export async function startSmallServer(options: SmallServerOptions, log: Log): P
     return { status, headers, body };
   };
   try {
-    return await startHttpServer({ host, port, name, clock, tls, answer }, log);
+    return await startHttpServer({ host, port, descriptor, name, clock, tls, answer }, log);
   } catch (error) {
     const address = formatAddress({ kind: "tcp", host, port });
     throw new ProxyError(

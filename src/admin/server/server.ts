@@ -1,6 +1,7 @@
 /** The admin server on its socket: at the given address, or the first free port from 19000. @module */
 
 import { formatAddress, type Log, ProxyError } from "../../base/mod.ts";
+import type { InheritedSockets } from "../../net/mod.ts";
 import { createAdmin, isProbe } from "../admin.ts";
 import type { AdminAddress } from "../ask_admin.ts";
 import type { AdminView } from "../view.ts";
@@ -24,6 +25,8 @@ export interface AdminServerOptions {
   readonly tokenFile?: string | undefined;
   /** Names the proxy that listens on a configured address in use. Never rejects. */
   readonly holderOf?: (place: AdminAddress) => Promise<string | undefined>;
+  /** Sockets of the process before. */
+  readonly inherited?: InheritedSockets | undefined;
 }
 
 const DEFAULT_HOST = "127.0.0.1";
@@ -33,12 +36,14 @@ export const ADMIN_PORTS: readonly number[] = Array.from({ length: 101 }, (_, at
 /** Throws `listen_failed` when a configured address, or all default ports, cannot be bound. */
 export async function startAdmin(
   view: AdminView,
-  { bind, tokenFile, holderOf }: AdminServerOptions,
+  { bind, tokenFile, holderOf, inherited }: AdminServerOptions,
   log: Log,
 ): Promise<Listening> {
+  const descriptorOf = (place: AdminAddress) =>
+    inherited?.take(formatAddress({ kind: "tcp", ...place }))[0];
   if (bind.kind === "address") {
     try {
-      return await started(view, { ...bind, tokenFile }, log);
+      return await started(view, { ...bind, tokenFile, descriptor: descriptorOf(bind) }, log);
     } catch (error) {
       const holder = codeOf(error) === "EADDRINUSE" && await holderOf?.(bind);
       const address = formatAddress({ ...bind, kind: "tcp" });
@@ -48,6 +53,11 @@ export async function startAdmin(
         error,
       );
     }
+  }
+  for (const port of ADMIN_PORTS) {
+    const descriptor = descriptorOf({ host: DEFAULT_HOST, port });
+    if (descriptor === undefined) continue;
+    return await started(view, { host: DEFAULT_HOST, port, tokenFile, descriptor }, log);
   }
   for (const port of ADMIN_PORTS) {
     try {
@@ -70,10 +80,11 @@ function failed(what: string, cause?: unknown): ProxyError {
 
 function started(
   view: AdminView,
-  { host, port, tokenFile }: {
+  { host, port, tokenFile, descriptor }: {
     readonly host: string;
     readonly port: number;
     readonly tokenFile: string | undefined;
+    readonly descriptor?: number | undefined;
   },
   log: Log,
 ): Promise<Listening> {
@@ -94,5 +105,6 @@ function started(
     return { status, headers: Object.fromEntries(reply.headers), body };
   };
   const { clock } = view;
-  return startHttpServer({ host, port, name: "admin server", clock, isProbe, answer }, log);
+  const name = "admin server";
+  return startHttpServer({ host, port, descriptor, name, clock, isProbe, answer }, log);
 }

@@ -10,6 +10,7 @@ import {
   startSmallServer,
 } from "../../admin/mod.ts";
 import {
+  formatAddress,
   hostFault,
   type Log,
   messageOf,
@@ -17,6 +18,7 @@ import {
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
+import type { InheritedSockets, ListeningSocket } from "../../net/mod.ts";
 import { parsePort, splitHostPort } from "../flags/read_values.ts";
 import { createStatsdSink, type StatsdSink } from "./statsd_sink.ts";
 
@@ -35,7 +37,9 @@ const SERVER_NAMES = {
   [STATS_KEY]: "envoy_metrics",
 } as const;
 
-type Sink = { close(): Promise<void> | void };
+type Sink =
+  & { close(): Promise<void> | void }
+  & Partial<Pick<Listening, "address" | "copies" | "leave">>;
 /** `inputs`: the configuration that the sink was made from. */
 type Running = { readonly inputs: string; readonly sink: Sink };
 
@@ -46,6 +50,10 @@ interface MetricSinksOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** False: the caller serves Prometheus itself. */
   readonly prometheus: boolean;
+  /** Nothing is sent or served so far, because the process before does that; default: never. */
+  readonly isHeld?: () => boolean;
+  /** Sockets of the process before. */
+  readonly inherited?: () => InheritedSockets | undefined;
 }
 
 export class MetricSinks {
@@ -55,6 +63,7 @@ export class MetricSinks {
   #looking: Promise<void> = Promise.resolve();
   #timer: Timer | undefined;
   #closed = false;
+  #left = false;
 
   constructor(options: MetricSinksOptions) {
     this.#options = options;
@@ -64,6 +73,22 @@ export class MetricSinks {
   /** Resolves once the sinks are as configured now. */
   look(): Promise<void> {
     return this.#looking = this.#looking.then(() => this.#look());
+  }
+
+  /** Copies of the sockets of servers, for another process. */
+  sockets(): readonly ListeningSocket[] {
+    return [...this.#running.values()].flatMap(({ sink }) =>
+      sink.copies?.().map((fd) => ({
+        address: sink.address ? formatAddress(sink.address) : "",
+        fd,
+      })) ?? []
+    );
+  }
+
+  /** Another process serves metrics from now on; what is pushed goes on until `close`. */
+  leave(): void {
+    this.#left = true;
+    for (const { sink } of this.#running.values()) sink.leave?.();
   }
 
   async close(): Promise<void> {
@@ -80,7 +105,8 @@ export class MetricSinks {
   }
 
   async #look(): Promise<void> {
-    const { view, prometheus } = this.#options;
+    const { view, prometheus, isHeld } = this.#options;
+    if (isHeld?.() || this.#left) return;
     const wanted = view.source()?.metrics;
     if (prometheus) {
       const answer = async (target: string) => {
@@ -142,8 +168,10 @@ export class MetricSinks {
     const labels = { server: SERVER_NAMES[key] };
     const total = stats.counter("metrics_requests_total", "Requests for metrics alone", labels);
     const active = stats.gauge("metrics_requests_active", "The same, under way", labels);
+    const bind = readBindAddress(key, text);
     return await startSmallServer({
-      ...readBindAddress(key, text),
+      ...bind,
+      descriptor: this.#options.inherited?.()?.take(formatAddress({ kind: "tcp", ...bind }))[0],
       name: `metrics server of ${key}`,
       flag: key,
       clock,

@@ -51,6 +51,11 @@ export class Notifier {
     this.#notify(`STOPPING=1\n${statusLine(status)}`);
   }
 
+  /** The service goes on in another process; this one must still be the main process. */
+  mainProcess(pid: number): void {
+    this.#notify(`MAINPID=${pid}`);
+  }
+
   status(status: string): void {
     this.#notify(statusLine(status));
   }

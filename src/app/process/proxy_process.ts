@@ -3,9 +3,11 @@
 import { type Clock, type Log, messageOf, sleep } from "../../base/mod.ts";
 import type { Reloaded } from "../../admin/mod.ts";
 import type { FetchCertificate } from "../../proxy/mod.ts";
+import type { ListeningSocket } from "../../net/mod.ts";
 import { troublesOf } from "../../source/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { type BindRetry, createBindRetry, startHeartbeat } from "./plane_checks.ts";
+import type { Handover, Inheritance, OfferedSocket } from "./handover.ts";
 import type { Notifier } from "./notify.ts";
 import type { DataPlane } from "../workers/plane.ts";
 import { Readiness } from "./readiness.ts";
@@ -34,11 +36,24 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
     readonly signal: AbortSignal;
     onWaiting(reason: () => string): Promise<void>;
   }): Promise<ProxyControl>;
-  createPlane(control: ProxyControl, fetchCertificate: FetchCertificate): DataPlane;
+  /** Absent: sockets stay with this process. */
+  readonly handover?: Pick<Handover, "hasPredecessor" | "inherit" | "offer" | "close">;
+  /** `inherited`: listening sockets of the process before, which accepts until `DataPlane.accept`. */
+  createPlane(
+    control: ProxyControl,
+    fetchCertificate: FetchCertificate,
+    inherited?: readonly ListeningSocket[],
+  ): DataPlane;
   /** Describes another proxy on this machine with the same id in Consul. Never rejects. */
   findRival(proxyId: string): Promise<string | undefined>;
-  /** `undefined`: none is wanted. */
-  openAdmin(): Promise<{ close(): Promise<void> } | undefined>;
+  /** `undefined`: none is wanted. `inherited`: sockets of servers of the process before. */
+  openAdmin(
+    inherited?: readonly ListeningSocket[],
+  ): Promise<{ close(): Promise<void> } | undefined>;
+  /** Copies of the sockets of the admin server and of metrics. */
+  serverSockets(): readonly ListeningSocket[];
+  /** Another process has them: nothing more is accepted. */
+  leaveServers(): void;
   /** Called when this snapshot is in force. */
   onInForce(snapshot: Snapshot): void;
   /** Called when the proxy is ready for the first time: memory of the start can be released. */
@@ -59,6 +74,7 @@ export class ProxyProcess {
   readonly #leaving = new AbortController();
   readonly #stopped = Promise.withResolvers<undefined>();
   readonly #hurried = Promise.withResolvers<void>();
+  readonly #tookOver = Promise.withResolvers<void>();
   readonly #graceOver = Promise.withResolvers<void>();
   /** Consul marks the proxy as leaving, or has no entry of it. */
   readonly #left = Promise.withResolvers<void>();
@@ -70,6 +86,9 @@ export class ProxyProcess {
   #applying = Promise.resolve();
   /** The newest snapshot until it is in force or refused: its listeners count for readiness. */
   #coming: Snapshot | undefined;
+  #inherited: Inheritance | undefined;
+  /** Another process has the sockets. */
+  readonly #handedOver = new AbortController();
   #canReload = false;
   #wasReady = false;
   #draining = false;
@@ -122,6 +141,11 @@ export class ProxyProcess {
     return this.#draining;
   }
 
+  /** The process before still serves in place of this one. */
+  get isHeld(): boolean {
+    return this.#inherited !== undefined;
+  }
+
   /** Ends the process in order: {@link run} settles and drains, or waits for its grace period. */
   stop({ grace = true }: { readonly grace?: boolean } = {}): void {
     this.#stopped.resolve(undefined);
@@ -169,7 +193,8 @@ export class ProxyProcess {
       // The admin server answers liveness probes meanwhile.
       onWaiting: async (reason) => {
         this.#waitingFor = reason;
-        await this.#openAdmin();
+        // The process before answers at the same address.
+        if (!this.#options.handover?.hasPredecessor) await this.#openAdmin();
       },
     });
   }
@@ -178,15 +203,16 @@ export class ProxyProcess {
     const { clock, log, notifier, paths } = this.#options;
     const { source } = control;
     const { signal } = this.#ending;
+    const inherited = this.#inherited = await this.#inherit(control);
     const plane = this.#options.createPlane(control, async (request) => {
       const available = await source.fetchCertificate(request);
       // The workers need the snapshot with the certificate before the answer.
       await this.#applying;
       return available;
-    });
+    }, inherited?.sockets.filter(({ use }) => use === "listener"));
     this.#parts = { ...control, plane };
     if (this.#draining) this.drainListeners();
-    await this.#openAdmin();
+    if (!inherited) await this.#openAdmin();
     const onUsed = (upstreams: readonly string[]) => source.used(upstreams);
     notifier.startWatchdog(startHeartbeat({ clock, plane, paths, onUsed, signal }));
     const onTried = () => this.readiness.watch();
@@ -208,16 +234,77 @@ export class ProxyProcess {
         return true;
       });
     }, (error) => this.#failed(error));
-    const draining = this.#leaving.signal;
-    const serving = this.#servingBegan.signal;
-    const onLeft = () => this.#left.resolve();
-    const keeping = control.keepRegistered({ signal, serving, draining, onLeft });
-    const registered = keeping.catch((error) => {
-      if (control.needsRegistering) this.#failed(error);
-      else log.error("not registered", { error: messageOf(error) });
-    }).finally(onLeft);
+    const registered = this.#keepRegistered(control);
     this.#canReload = true;
     return { ...control, plane, registered };
+  }
+
+  async #inherit({ agent }: ProxyControl): Promise<Inheritance | undefined> {
+    try {
+      return await this.#options.handover?.inherit();
+    } catch (error) {
+      await Promise.race([agent?.leave?.(), this.#hurried.promise]);
+      agent?.close();
+      throw error;
+    }
+  }
+
+  async #keepRegistered(control: ProxyControl): Promise<void> {
+    const { log } = this.#options;
+    const { signal } = this.#ending;
+    const onLeft = () => this.#left.resolve();
+    try {
+      // Meanwhile the process before keeps the entries.
+      if (this.#inherited) await Promise.race([this.#tookOver.promise, this.#stopped.promise]);
+      if (this.#inherited) return;
+      await control.keepRegistered({
+        signal,
+        serving: this.#servingBegan.signal,
+        draining: this.#leaving.signal,
+        handedOver: this.#handedOver.signal,
+        onLeft,
+      });
+    } catch (error) {
+      if (control.needsRegistering) this.#failed(error);
+      else log.error("not registered", { error: messageOf(error) });
+    } finally {
+      onLeft();
+    }
+  }
+
+  /** Accepts in place of the process before. */
+  async #takeOver(inherited: Inheritance): Promise<void> {
+    try {
+      await inherited.ready();
+      await this.#parts?.plane.accept();
+      const servers = inherited.sockets.filter(({ use }) => use === "server");
+      await (this.#admin ??= this.#options.openAdmin(servers));
+      await inherited.serving();
+    } catch (error) {
+      return this.#failed(error);
+    }
+    this.#inherited = undefined;
+    this.#tookOver.resolve();
+    this.#options.log.info("took over", { process: inherited.pid });
+    this.#begin();
+  }
+
+  /** Another process accepts from now on: this one drains and ends. */
+  #handOver(pid: number): void {
+    const { log, notifier } = this.#options;
+    log.info("handed over", { process: pid });
+    notifier.mainProcess(pid);
+    this.#handedOver.abort();
+    this.#options.leaveServers();
+    this.stop({ grace: false });
+  }
+
+  async #socketsToOffer(): Promise<readonly OfferedSocket[]> {
+    const listeners = await this.#parts?.plane.sockets() ?? [];
+    return [
+      ...listeners.map((socket) => ({ ...socket, use: "listener" as const })),
+      ...this.#options.serverSockets().map((socket) => ({ ...socket, use: "server" as const })),
+    ];
   }
 
   #failed(error: unknown): void {
@@ -254,17 +341,21 @@ export class ProxyProcess {
   async #drain({ plane }: Serving): Promise<void> {
     const { clock, log, notifier, grace, stopTimeoutMs } = this.#options;
     const beganMs = clock.monotonic();
-    notifier.stopping("draining");
-    this.#leaving.abort();
-    const isPatient = grace !== undefined && await this.#grace(grace);
-    if (!isPatient) await this.#settle();
+    const handedOver = this.#handedOver.signal.aborted;
+    // For supervisors and for Consul the service goes on.
+    if (!handedOver) {
+      notifier.stopping("draining");
+      this.#leaving.abort();
+    }
+    const isPatient = grace !== undefined && !handedOver && await this.#grace(grace);
+    if (!isPatient && !handedOver) await this.#settle();
     this.#draining = true;
     // A grace period is the time of open connections, too.
     const leftMs = isPatient ? 0 : Math.max(0, beganMs + stopTimeoutMs - clock.monotonic());
     const connections = (await plane.listeners()).flat()
       .reduce((sum, listener) => sum + listener.connections, 0);
     log.info("stopping", { connections, drain_timeout_ms: Math.round(leftMs) });
-    await Promise.race([plane.drain(leftMs), this.#hurried.promise]);
+    await Promise.race([plane.drain(leftMs, { handedOver }), this.#hurried.promise]);
   }
 
   /** False: the period was cut short, and the ordinary end follows. */
@@ -301,6 +392,8 @@ export class ProxyProcess {
 
   async #end({ plane, source, agent, registered }: Serving): Promise<void> {
     this.#ending.abort();
+    this.#options.handover?.close();
+    this.#inherited?.close();
     plane.close();
     // The proxy's own registration is removed before the agent's connections are closed.
     await Promise.race([Promise.all([source.close(), registered]), this.#hurried.promise]);
@@ -331,9 +424,21 @@ export class ProxyProcess {
       return notifier.status(serving);
     }
     this.#wasReady = true;
+    if (this.#inherited) void this.#takeOver(this.#inherited);
+    else this.#begin();
+  }
+
+  /** The proxy is ready for the first time, and serves. */
+  #begin(): void {
+    const { log, notifier, onFirstReady, handover } = this.#options;
+    const service = this.snapshot?.service;
     this.#servingBegan.abort();
-    this.#options.onFirstReady();
+    onFirstReady();
     log.info("ready", { proxy: this.#parts?.proxyId, service });
-    notifier.ready(serving);
+    notifier.ready(`serving ${service ?? ""}`);
+    handover?.offer({
+      sockets: () => this.#socketsToOffer(),
+      onTaken: (pid) => this.#handOver(pid),
+    });
   }
 }

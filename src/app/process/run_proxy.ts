@@ -1,11 +1,13 @@
 /** `postern proxy`: the process with log, data plane, admin server and signals. @module */
 
 import { getPriority, setPriority } from "node:os";
+import { resolve } from "node:path";
 import process from "node:process";
 import {
   type AdminAddress,
   type AdminView,
   askAdmin,
+  type Listening,
   readAdminToken,
   startAdmin,
 } from "../../admin/mod.ts";
@@ -17,12 +19,19 @@ import {
   systemClock,
   systemRandom,
 } from "../../base/mod.ts";
-import { descriptorLimit, runtimeEngine } from "../../net/mod.ts";
+import {
+  descriptorLimit,
+  InheritedSockets,
+  type ListeningSocket,
+  runtimeEngine,
+} from "../../net/mod.ts";
 import { agentAddressText } from "../../consul/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { boundedAuthorize, createCatalogLook } from "./consul_questions.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
 import { findRival, shownMode, whoseAdmin } from "./find_admin.ts";
+import { Handover } from "./handover.ts";
+import { usualIdOf } from "./find_proxy.ts";
 import { createLogOutput, createLogWriter, exitCodeOf, lastWords } from "../log/log_output.ts";
 import { ACCESS_RING_BYTES, createAccessLines, LogRings } from "../log/log_rings.ts";
 import { accessTargetOf, AccessWriter } from "../log/access_writer.ts";
@@ -85,8 +94,10 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const tooFew = tooFewFiles(options.maxConnections, { maxConnections, openFiles });
   if (tooFew !== undefined) log.warn(tooFew);
 
-  let ownAdmin: AdminAddress | undefined;
-  const proxy = new ProxyProcess({
+  let admin: Listening | undefined;
+  /** Sockets of servers of the process before. */
+  let inherited: InheritedSockets | undefined;
+  const proxy: ProxyProcess = new ProxyProcess({
     ...options,
     clock,
     log,
@@ -95,7 +106,18 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     paths: Math.max(workers, 1),
     findControl: (hooks) =>
       createControl(options, { clock, random: systemRandom, log, stats, env, engine, ...hooks }),
-    createPlane({ agent, source }, fetchCertificate) {
+    ...(!standIn && {
+      handover: new Handover({ clock, log, purpose: purposeOf(options, env) }),
+    }),
+    serverSockets: () => [
+      ...admin ? socketsOf(admin) : [],
+      ...sinks?.sockets() ?? [],
+    ],
+    leaveServers() {
+      admin?.leave();
+      sinks?.leave();
+    },
+    createPlane({ agent, source }, fetchCertificate, inherited) {
       const { idleTimeoutMs, lifetimeMs } = options;
       const plane = {
         clock,
@@ -109,6 +131,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         // deno-lint-ignore require-await -- the worker waits for the answer, so that batches do not pile up
         sendSpans: async (batch: Parameters<SendSpans>[0], lost: number) => spans.take(batch, lost),
         onFirstUse: (upstreamId: string) => source.used([upstreamId]),
+        inherited,
       };
       const onLines = () => {
         writer.drain();
@@ -128,14 +151,13 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         onLines,
       });
     },
-    async openAdmin() {
+    async openAdmin(sockets) {
+      inherited = sockets && new InheritedSockets(sockets, { held: false });
       if (bind.kind === "off") return undefined;
       const holderOf = (place: AdminAddress) => whoseAdmin(place, askAdmin);
-      const admin = await startAdmin(view, { bind, tokenFile, holderOf }, log);
-      ownAdmin = admin.address;
-      return admin;
+      return admin = await startAdmin(view, { bind, tokenFile, holderOf, inherited }, log);
     },
-    findRival: (proxyId) => findRival(proxyId, { ask: askAdmin, own: ownAdmin }),
+    findRival: (proxyId) => findRival(proxyId, { ask: askAdmin, own: admin?.address }),
     onInForce(snapshot) {
       access.set(accessTargetOf(snapshot));
       spans.set(snapshot);
@@ -195,10 +217,15 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     reload: () => void proxy.reload(),
     reopen: () => access.reopen(),
   });
-  const prometheus = standIn === undefined;
-  const sinks = standIn?.metrics === "none"
-    ? undefined
-    : new MetricSinks({ view, stats, log, env, prometheus });
+  const sinks: MetricSinks | undefined = standIn?.metrics === "none" ? undefined : new MetricSinks({
+    view,
+    stats,
+    log,
+    env,
+    prometheus: standIn === undefined,
+    isHeld: () => proxy.isHeld,
+    inherited: () => inherited,
+  });
   let servers: Awaited<ReturnType<StandInOptions["open"]>> | undefined;
   try {
     servers = await standIn?.open(view, { log, stop: () => proxy.stop() });
@@ -231,6 +258,24 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
       ? {}
       : { agent: agentAddressText(agentFlags.httpAddr, process.env) }),
   };
+}
+
+function socketsOf({ address, copies }: Listening): readonly ListeningSocket[] {
+  return copies().map((fd) => ({ address: formatAddress(address), fd }));
+}
+
+/** The same for all processes that are this proxy, one after the other, and for no other. */
+function purposeOf(
+  { mode, agentFlags, serversFlags }: ProxyOptions,
+  env: Readonly<Record<string, string | undefined>>,
+): string {
+  if (mode.kind === "config") return JSON.stringify(["config", resolve(mode.file)]);
+  const id = mode.kind === "agent" ? usualIdOf(mode) : mode.proxyId;
+  const { namespace, partition } = agentFlags;
+  const consul = serversFlags
+    ? [serversFlags.servers, serversFlags.node]
+    : [agentAddressText(agentFlags.httpAddr, env)];
+  return JSON.stringify([id, namespace, partition, ...consul]);
 }
 
 /** Lowers this thread's priority below traffic's. New threads inherit it: workers come first. */

@@ -1,6 +1,7 @@
 /** Calls between main thread and data worker: `ask` has a result, `tell` has none. @module */
 
 import { type ErrorCode, type LogLevel, messageOf, ProxyError } from "../../base/mod.ts";
+import type { ListeningSocket } from "../../net/mod.ts";
 import type { OpenSharedCells } from "../../plugin/mod.ts";
 import type {
   Columns,
@@ -141,6 +142,8 @@ export interface WorkerStart {
   readonly counts: SharedArrayBuffer;
   readonly logMemory: SharedArrayBuffer;
   readonly accessMemory: SharedArrayBuffer;
+  /** Sockets of the process before; present: the worker accepts nothing before `accept`. */
+  readonly inherited?: readonly ListeningSocket[] | undefined;
 }
 
 /** Calls of a worker. `start` comes first; `start`, `abandon` and `logLevel` have no result. */
@@ -157,7 +160,9 @@ export interface WorkerCalls {
   explain(question: ExplainQuery): Promise<ExplainResult | undefined>;
   beat(): void;
   drainInbound(): void;
-  drain(timeoutMs: number): Promise<void>;
+  accept(): void;
+  sockets(): readonly ListeningSocket[];
+  drain(timeoutMs: number, options?: { readonly handedOver: boolean }): Promise<void>;
   logLevel(level: LogLevel): void;
 }
 

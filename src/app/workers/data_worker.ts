@@ -1,6 +1,7 @@
 /** The data plane in worker threads. A worker that dies is replaced. @module */
 
 import { type LogLevel, messageOf, type Timer } from "../../base/mod.ts";
+import { duplicate, type ListeningSocket, shareOut } from "../../net/mod.ts";
 import { type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
 import { type Columns, type ListenerView, PROCESS_COLUMN, SharedCounts } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
@@ -26,6 +27,8 @@ interface DataWorkerOptions {
   readonly plane: WorkerPlaneOptions;
   readonly lendCells: OpenSharedCells;
   level(): LogLevel;
+  /** Sockets for the next thread; `undefined`: it accepts at once. */
+  takeInherited(): readonly ListeningSocket[] | undefined;
   /** Called when the worker runs, without a snapshot. */
   onStarted(): void;
 }
@@ -180,7 +183,7 @@ class DataWorker implements RolloutMember {
   #runs(thread: Worker, channel: WorkerChannel): void {
     // A thread that was given up is not its successor.
     if (this.#thread !== thread) return;
-    const { worker, counts, plane, level, onStarted } = this.#options;
+    const { worker, counts, plane, level, takeInherited, onStarted } = this.#options;
     const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = plane;
     this.#late?.cancel();
     this.#startTimeoutMs = START_TIMEOUT_MS;
@@ -191,6 +194,7 @@ class DataWorker implements RolloutMember {
       counts: counts.memory,
       logMemory: plane.logMemory,
       accessMemory: plane.accessMemory,
+      inherited: takeInherited(),
     });
     this.#channel = channel;
     this.#first.resolve();
@@ -237,6 +241,9 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   const counts = SharedCounts.create(count);
   const cells = new SharedCells();
   let level = options.logLevel;
+  /** By worker; a replacement of a worker binds the addresses itself. */
+  const inherited = options.inherited && [...shareOut(options.inherited, count, duplicate)];
+  let isHeld = inherited !== undefined;
   /** A stuck worker does not delay the caller. */
   const soon = <T>(answer: Promise<T>, withinMs = VIEW_TIMEOUT_MS): Promise<T | undefined> =>
     new Promise((resolve) => {
@@ -253,6 +260,10 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       plane: options,
       lendCells: async (key, length) => await cells.lend(key, length),
       level: () => level,
+      takeInherited() {
+        const [own = []] = inherited?.splice(worker, 1, []) ?? [];
+        return isHeld ? own : undefined;
+      },
       onStarted: () => rollout.look(),
     }));
   const rollout = new Rollout({ clock, log, stats, counts, members: workers });
@@ -288,10 +299,17 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
     drainInbound() {
       for (const worker of workers) void worker.ask("drainInbound");
     },
-    async drain(timeoutMs) {
+    async accept() {
+      isHeld = false;
+      await Promise.all(workers.map((worker) => soon(worker.ask("accept"))));
+    },
+    sockets: async () => (await answers((worker) => worker.ask("sockets"))).flat(),
+    async drain(timeoutMs, how) {
       for (const worker of workers) worker.retire();
       const withinMs = timeoutMs + AFTER_DRAIN_MS;
-      await Promise.all(workers.map((worker) => soon(worker.ask("drain", timeoutMs), withinMs)));
+      await Promise.all(
+        workers.map((worker) => soon(worker.ask("drain", timeoutMs, how), withinMs)),
+      );
     },
     close() {
       rollout.close();

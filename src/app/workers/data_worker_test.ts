@@ -161,6 +161,8 @@ class FakeWorker implements Port {
       explain: seen("explain", () => Promise.resolve(undefined)),
       beat: seen("beat", () => {}),
       drainInbound: seen("drainInbound", () => {}),
+      accept: seen("accept", () => {}),
+      sockets: seen("sockets", () => []),
       drain: seen("drain", () => Promise.resolve()),
       logLevel: seen("logLevel", () => {}),
     });

@@ -1,7 +1,7 @@
 /** The data plane, for the main thread: one data path here, or several in workers. @module */
 
 import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../../base/mod.ts";
-import type { Engine } from "../../net/mod.ts";
+import { type Engine, InheritedSockets, type ListeningSocket } from "../../net/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { type SendSpans, SpanOutbox } from "../tracing/span_outbox.ts";
 import type { AccessLines } from "../log/log_rings.ts";
@@ -38,8 +38,15 @@ export interface DataPlane {
   setLogLevel(level: LogLevel): void;
   /** Asks callers of the inbound listeners to leave, new ones as well; other connections are not affected. */
   drainInbound(): void;
-  /** Stops accepting; resolves when all connections have ended, at the latest after `timeoutMs`. */
-  drain(timeoutMs: number): Promise<void>;
+  /** Accepts connections, where the start with inherited sockets has held them. */
+  accept(): Promise<void>;
+  /** Copies of all listening sockets, for another process; the caller closes them. */
+  sockets(): Promise<readonly ListeningSocket[]>;
+  /**
+   * Stops accepting; resolves when all connections have ended, at the latest after `timeoutMs`.
+   * `handedOver`: another process goes on accepting.
+   */
+  drain(timeoutMs: number, options?: { readonly handedOver: boolean }): Promise<void>;
   close(): void;
 }
 
@@ -56,6 +63,8 @@ export interface PlaneOptions extends Pick<ProxyOptions, Settings> {
   readonly sendSpans: SendSpans;
   /** Called at once when an idle upstream is used. */
   readonly onFirstUse?: (upstreamId: string) => void;
+  /** From the process before, which accepts until {@link DataPlane.accept}. The plane takes them. */
+  readonly inherited?: readonly ListeningSocket[] | undefined;
 }
 
 /** `-workers 0`: the data path in the main thread. */
@@ -63,7 +72,7 @@ export function createLocalPlane(
   engine: Engine,
   options: PlaneOptions & { readonly accessLines?: AccessLines },
 ): DataPlane {
-  const { accessLines } = options;
+  const { accessLines, inherited } = options;
   const counts = SharedCounts.create(1);
   const spans = new SpanOutbox(options.clock, options.sendSpans);
   const path = new DataPath({
@@ -74,6 +83,7 @@ export function createLocalPlane(
     worker: 0,
     workers: 1,
     counts,
+    inherited: inherited && new InheritedSockets(inherited, { held: true }),
     ...(accessLines && { takeLine: accessLines.take }),
   });
   const { clock, log, stats } = options;
@@ -92,8 +102,10 @@ export function createLocalPlane(
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
     drainInbound: () => path.drainInbound(),
-    async drain(timeoutMs) {
-      await path.drain(timeoutMs);
+    accept: () => Promise.resolve(path.accept()),
+    sockets: () => Promise.resolve(path.sockets()),
+    async drain(timeoutMs, how) {
+      await path.drain(timeoutMs, how);
       accessLines?.flush();
       spans.flush();
     },

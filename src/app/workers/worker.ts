@@ -7,7 +7,7 @@ import {
   systemClock,
   systemRandom,
 } from "../../base/mod.ts";
-import { runtimeEngine } from "../../net/mod.ts";
+import { InheritedSockets, runtimeEngine } from "../../net/mod.ts";
 import { DataPath, SharedCounts } from "../../proxy/mod.ts";
 import {
   Channel,
@@ -48,8 +48,10 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   explain: (question) => path().explain(question),
   beat() {},
   drainInbound: () => path().drainInbound(),
-  drain: async (timeoutMs) => {
-    await path().drain(timeoutMs);
+  accept: () => path().accept(),
+  sockets: () => path().sockets(),
+  drain: async (timeoutMs, options) => {
+    await path().drain(timeoutMs, options);
     accessLines?.flush();
     spans?.flush();
   },
@@ -63,7 +65,9 @@ function path(): DataPath {
   return started;
 }
 
-function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart): void {
+function start(
+  { settings, nowMs, counts, logMemory, accessMemory, inherited }: WorkerStart,
+): void {
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
   trimWhenQuiet({ clock: systemClock, trim: () => engine.trim(), afterLoads: false });
@@ -94,6 +98,7 @@ function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart
     takeLine: accessLines.take,
     takeSpan: spans.take,
     counts: new SharedCounts(counts),
+    inherited: inherited && new InheritedSockets(inherited, { held: true }),
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),
     lendCells: (key, length) => main.ask("lendCells", key, length),

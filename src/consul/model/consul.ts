@@ -235,8 +235,10 @@ export interface RegisterRequest {
 }
 
 export interface RegisterSignals {
-  /** Ends the registration, and deregisters the entries. */
+  /** Ends the registration, and deregisters the entries unless {@link RegisterSignals.handedOver} did. */
   readonly signal: AbortSignal;
+  /** Ends it as well: another process keeps the entries from now on. */
+  readonly handedOver?: AbortSignal;
   /** Aborts when callers are served; absent: they are served already. */
   readonly serving?: AbortSignal;
   /** Aborts when no new callers should come. */

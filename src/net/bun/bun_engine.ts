@@ -10,7 +10,7 @@ import { createHash } from "node:crypto";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import { BunAccepted, type BunTls } from "./bun_accepted.ts";
 import { BunDial } from "./bun_dial.ts";
-import { NativeListener } from "./bun_listener.ts";
+import { JoinedListener, NativeListener } from "./bun_listener.ts";
 import { releaseCodePages } from "../linux/code_pages.ts";
 import {
   type BunRuntime,
@@ -45,6 +45,8 @@ export function bunEngine(): Engine | undefined {
   const bun = (globalThis as { Bun?: BunRuntime }).Bun;
   return bun && createBunEngine(bun);
 }
+
+type BunListening = NativeListener | JoinedListener;
 
 function createBunEngine(bun: BunRuntime): Engine {
   return {
@@ -124,7 +126,7 @@ async function listenSecure(
   options: ListenOptions,
   onAccepted: (accepted: AcceptedConnection) => void,
 ): Promise<Listener> {
-  let listener: NativeListener | undefined;
+  let listener: BunListening | undefined;
   const onAwaited = () => listener?.defer();
   const handler: BunSocketHandler = {
     open(socket) {
@@ -152,10 +154,14 @@ async function listen(
   bun: BunRuntime,
   options: ListenOptions,
   clients: ConstructorParameters<typeof NativeListener>[2],
-): Promise<NativeListener> {
-  const { address } = options;
-  if (address.kind === "unix") await clearStaleSocket(address.path);
-  return new NativeListener(bun, options, clients);
+): Promise<BunListening> {
+  const { address, descriptors = [] } = options;
+  if (address.kind === "unix" && descriptors.length === 0) await clearStaleSocket(address.path);
+  const first = new NativeListener(bun, options, clients);
+  if (descriptors.length < 2) return first;
+  const others = descriptors.slice(1)
+    .map((fd) => new NativeListener(bun, { ...options, descriptors: [fd] }, clients));
+  return new JoinedListener(first, others);
 }
 
 function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial {

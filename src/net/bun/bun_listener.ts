@@ -3,6 +3,7 @@
 import type { BindAddress } from "../../base/mod.ts";
 import { type BunListener, type BunRuntime, type BunSocketHandler, served } from "./bun_sockets.ts";
 import { findWatch, park, report, unpark, type Watch } from "../linux/epoll_watch.ts";
+import { duplicate, sharePort } from "../linux/descriptors.ts";
 import { listenError, UnixSocketFile } from "../listen.ts";
 import type { Listener, ListenOptions } from "../port.ts";
 import { cLibrary } from "../linux/c_library.ts";
@@ -34,11 +35,12 @@ export class NativeListener implements Listener {
     },
   ) {
     this.#longestRow = longestRow;
-    const { address, reusePort } = options;
+    const { address, reusePort, descriptors } = options;
     const current = () => this.#counting(this.#deferred ? deferredSocket : socket);
-    this.#bound = bind(bun, { address, reusePort }, current());
-    const { port } = this.#bound.native;
-    this.address = address.kind === "unix" ? address : { ...address, port };
+    this.#bound = bind(bun, { address, reusePort, descriptors }, current());
+    // Undefined on a descriptor that was handed over: its port is known.
+    const { port = 0 } = this.#bound.native;
+    this.address = address.kind === "unix" || address.port !== 0 ? address : { ...address, port };
     this.#deferredSocket = deferredSocket;
     this.#bind = () => bind(bun, { address: this.address, reusePort }, current());
   }
@@ -108,7 +110,7 @@ export class NativeListener implements Listener {
 
   #deferAccept(): void {
     if (!this.#deferred || !this.#bound || this.address.kind === "unix") return;
-    deferAccept(this.#bound.native.fd);
+    deferAccept(this.#bound.native.fd, DEFER_SECONDS);
   }
 
   #unpark(): void {
@@ -116,7 +118,20 @@ export class NativeListener implements Listener {
     this.#parked = undefined;
   }
 
-  close(): void {
+  copies(): readonly number[] {
+    const fd = this.#parked ?? this.#bound?.native.fd;
+    const copy = fd === undefined ? undefined : duplicate(fd);
+    return copy === undefined ? [] : [copy];
+  }
+
+  close({ handedOver } = { handedOver: false }): void {
+    // The runtime would remove the file of a unix socket, which the other process uses.
+    if (handedOver && this.address.kind === "unix" && this.keepsWaiting) {
+      this.pause();
+      this.#state = "closed";
+      if (this.#parked !== undefined) cLibrary()?.close(this.#parked);
+      return;
+    }
     this.#unpark();
     this.#state = "closed";
     this.#stop();
@@ -129,6 +144,41 @@ export class NativeListener implements Listener {
   }
 }
 
+/** Several sockets at one address: more data workers had it before than have it now. */
+export class JoinedListener implements Listener {
+  readonly #all: readonly NativeListener[];
+  readonly address: BindAddress;
+
+  constructor(first: NativeListener, others: readonly NativeListener[]) {
+    this.#all = [first, ...others];
+    this.address = first.address;
+  }
+
+  get keepsWaiting(): boolean {
+    return this.#all.every(({ keepsWaiting }) => keepsWaiting);
+  }
+
+  pause(): void {
+    for (const one of this.#all) one.pause();
+  }
+
+  resume(): void {
+    for (const one of this.#all) one.resume();
+  }
+
+  defer(): void {
+    for (const one of this.#all) one.defer();
+  }
+
+  copies(): readonly number[] {
+    return this.#all.flatMap((one) => one.copies());
+  }
+
+  close(options?: { readonly handedOver: boolean }): void {
+    for (const one of this.#all) one.close(options);
+  }
+}
+
 interface Bound {
   readonly native: BunListener;
   readonly file: UnixSocketFile | undefined;
@@ -136,14 +186,20 @@ interface Bound {
 
 function bind(
   bun: BunRuntime,
-  { address, reusePort }: ListenOptions,
+  { address, reusePort, descriptors = [] }: ListenOptions,
   socket: BunSocketHandler,
 ): Bound {
+  const [fd] = descriptors;
   let file: UnixSocketFile | undefined;
   let native: BunListener | undefined;
   try {
-    if (address.kind === "unix") file = new UnixSocketFile(address);
-    native = address.kind === "tcp"
+    if (address.kind === "unix") {
+      file = new UnixSocketFile(address, { isThere: fd !== undefined });
+    }
+    if (fd !== undefined && reusePort) sharePort(fd);
+    native = fd !== undefined
+      ? bun.listen({ fd, allowHalfOpen: true, socket })
+      : address.kind === "tcp"
       ? bun.listen({
         hostname: address.host,
         port: address.port,
@@ -154,10 +210,13 @@ function bind(
       })
       : bun.listen({ unix: file?.path ?? address.path, allowHalfOpen: true, socket });
     cLibrary()?.listen(native.fd, BACKLOG);
+    // The process before may have asked for it.
+    if (fd !== undefined && address.kind === "tcp") deferAccept(fd, 0);
     file?.publish();
   } catch (error) {
     file?.discard();
     native?.stop(false);
+    if (!native && fd !== undefined) cLibrary()?.close(fd);
     throw listenError(address, error);
   }
   return { native, file };
@@ -174,8 +233,8 @@ const TCP_DEFER_ACCEPT = 9;
 /** A client silent for longer is accepted all the same, so that its owner can count and judge it. */
 const DEFER_SECONDS = 1;
 
-/** Has the kernel hand out a connection once its client has sent something to read. */
-function deferAccept(fd: number): void {
-  const value = new Uint8Array(new Int32Array([DEFER_SECONDS]).buffer);
+/** Has the kernel hand out a connection once its client has sent something to read; 0 s: at once. */
+function deferAccept(fd: number, seconds: number): void {
+  const value = new Uint8Array(new Int32Array([seconds]).buffer);
   cLibrary()?.setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, value, value.length);
 }

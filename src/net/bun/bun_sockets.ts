@@ -82,6 +82,7 @@ export interface BunRuntime {
       & { readonly allowHalfOpen: boolean; readonly socket: BunSocketHandler }
       & (
         | { readonly unix: string }
+        | { readonly fd: number }
         | {
           readonly hostname: string;
           readonly port: number;

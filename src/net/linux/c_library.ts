@@ -11,21 +11,27 @@ interface Signature {
 
 interface ForeignFunctions {
   dlopen(path: string, symbols: Readonly<Record<string, Signature>>): { readonly symbols: unknown };
+  ptr(bytes: Uint8Array): number;
 }
 
 /** All functions at once: opening the library is the cost, a further function is free. */
 const SIGNATURES = {
   close: { args: ["i32"], returns: "i32" },
+  connect: { args: ["i32", "ptr", "u32"], returns: "i32" },
   dup3: { args: ["i32", "i32", "i32"], returns: "i32" },
   epoll_create1: { args: ["i32"], returns: "i32" },
   epoll_ctl: { args: ["i32", "i32", "i32", "ptr"], returns: "i32" },
   epoll_wait: { args: ["i32", "ptr", "i32", "i32"], returns: "i32" },
   fcntl: { args: ["i32", "i32", "i32"], returns: "i32" },
+  getsockname: { args: ["i32", "ptr", "ptr"], returns: "i32" },
+  getsockopt: { args: ["i32", "i32", "i32", "ptr", "ptr"], returns: "i32" },
   listen: { args: ["i32", "i32"], returns: "i32" },
   madvise: { args: ["usize", "usize", "i32"], returns: "i32" },
   poll: { args: ["ptr", "usize", "i32"], returns: "i32" },
   recv: { args: ["i32", "ptr", "usize", "i32"], returns: "i32" },
+  recvmsg: { args: ["i32", "ptr", "i32"], returns: "i64" },
   send: { args: ["i32", "ptr", "usize", "i32"], returns: "i64" },
+  sendmsg: { args: ["i32", "ptr", "i32"], returns: "i64" },
   sendto: { args: ["i32", "ptr", "usize", "i32", "ptr", "u32"], returns: "i64" },
   setsockopt: { args: ["i32", "i32", "i32", "ptr", "u32"], returns: "i32" },
   socket: { args: ["i32", "i32", "i32"], returns: "i32" },
@@ -43,6 +49,15 @@ type Arguments<Types extends readonly CType[]> = {
 };
 
 let library: CLibrary | null | undefined;
+let pointerTo: ForeignFunctions["ptr"] | undefined;
+
+/**
+ * The address of `bytes`, for a structure that holds pointers; only after {@link cLibrary} was found. `bytes`
+ * has a buffer of its own (`new Uint8Array(new ArrayBuffer(n))`): the runtime moves other small arrays.
+ */
+export function addressOf(bytes: Uint8Array): bigint {
+  return BigInt(pointerTo?.(bytes) ?? 0);
+}
 
 /** Undefined: the library cannot be called here. */
 export function cLibrary(): CLibrary | undefined {
@@ -58,7 +73,9 @@ function open(): CLibrary | undefined {
   const musl = `libc.musl-${process.arch === "arm64" ? "aarch64" : "x86_64"}.so.1`;
   for (const name of ["libc.so.6", musl]) {
     try {
-      return foreign.dlopen(name, SIGNATURES).symbols as CLibrary;
+      const { symbols } = foreign.dlopen(name, SIGNATURES);
+      pointerTo = foreign.ptr;
+      return symbols as CLibrary;
     } catch {
       // This system's C library has another name.
     }

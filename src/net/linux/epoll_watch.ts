@@ -41,17 +41,21 @@ export interface Watch extends EpollEvent {
   readonly fd: number;
 }
 
+const EPOLL_CTL_ADD = 1;
 const EPOLL_CTL_MOD = 3;
 const F_DUPFD_CLOEXEC = 1030;
 const O_CLOEXEC = 0x80000;
 const FD_INFO = "/proc/self/fdinfo";
+
+/** Numbers of parked sockets of this thread: an epoll descriptor is there for now. */
+const parkedNumbers = new Set<number>();
 
 /** The runtime's watch of `fd`; undefined: it cannot be found. */
 export function findWatch(fd: number): Watch | undefined {
   if (!cLibrary()) return undefined;
   let names: number[];
   try {
-    names = readdirSync(FD_INFO).map(Number);
+    names = readdirSync(FD_INFO).map(Number).filter((name) => !parkedNumbers.has(name));
   } catch {
     // No /proc, or no descriptor is left to read it with.
     return undefined;
@@ -94,13 +98,32 @@ export function park({ fd, epoll }: Watch): number | undefined {
   if (!library) return undefined;
   const parked = library.fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (parked < 0) return undefined;
-  if (library.dup3(epoll, fd, O_CLOEXEC) === fd) return parked;
+  if (library.dup3(epoll, fd, O_CLOEXEC) === fd) {
+    parkedNumbers.add(fd);
+    return parked;
+  }
   library.close(parked);
   return undefined;
 }
 
 /** Moves the socket back under its number, which is watched as before. */
 export function unpark({ fd }: Watch, parked: number): void {
+  parkedNumbers.delete(fd);
   cLibrary()?.dup3(parked, fd, O_CLOEXEC);
   cLibrary()?.close(parked);
+}
+
+/**
+ * Puts another socket under the number of one that the runtime watches, for servers that the runtime cannot
+ * open on a descriptor. Takes `other`; false: nothing has changed, and `other` is closed.
+ */
+export function replaceSocket(fd: number, other: number): boolean {
+  const library = cLibrary();
+  const watch = findWatch(fd);
+  const isReplaced = library !== undefined && watch !== undefined &&
+    library.dup3(other, fd, O_CLOEXEC) === fd &&
+    // The kernel has forgotten the socket that was there.
+    library.epoll_ctl(watch.epoll, EPOLL_CTL_ADD, fd, packEvent(watch)) === 0;
+  library?.close(other);
+  return isReplaced;
 }

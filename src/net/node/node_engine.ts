@@ -123,6 +123,7 @@ async function listen(
     // The runtime cannot let clients wait: those over the limit, here all, are closed at once.
     pause: () => void (server.maxConnections = -1),
     resume: () => void (server.maxConnections = Infinity),
+    copies: () => [],
     close() {
       server.close();
       file?.remove();

@@ -27,8 +27,11 @@ export class BoundListeners {
   readonly #context: UpstreamContext;
   readonly #gate: AcceptGate;
 
-  /** `workers`: data paths in this process. */
-  constructor(context: UpstreamContext, workers: number) {
+  /** `workers`: data paths in this process. `held`: nothing is accepted before {@link accept}. */
+  constructor(
+    context: UpstreamContext,
+    { workers, held }: { readonly workers: number; readonly held: boolean },
+  ) {
     this.#context = context;
     const { clock, log, stats } = context;
     const paused = stats.gauge(
@@ -38,6 +41,7 @@ export class BoundListeners {
     this.#gate = new AcceptGate({
       clock,
       workers,
+      held,
       onChange: (pausedFor, headroom) => {
         paused.set(pausedFor === "nobody" ? 0 : 1);
         const fields = { paused_for: pausedFor, descriptors_left: headroom };
@@ -50,6 +54,11 @@ export class BoundListeners {
           error: messageOf(error),
         }),
     });
+  }
+
+  /** Ends the hold of the start. */
+  accept(): void {
+    this.#gate.release();
   }
 
   /** Called once for each accepted connection. False: it must be reset. */
@@ -113,10 +122,12 @@ export class BoundListeners {
     }
   }
 
-  /** Stops accepting; open connections live on. */
-  close(bound: BoundListener): void {
+  /** Stops accepting; open connections live on. `handedOver`: another process goes on accepting. */
+  close(bound: BoundListener, options?: { readonly handedOver: boolean }): void {
     bound.closed = true;
-    for (const listener of [bound.listener, bound.previous]) if (listener) this.#close(listener);
+    for (const listener of [bound.listener, bound.previous]) {
+      if (listener) this.#close(listener, options);
+    }
   }
 
   /** A listener of that name is not declared any more. */
@@ -129,9 +140,9 @@ export class BoundListeners {
     this.#gate.close();
   }
 
-  #close(listener: Listener): void {
+  #close(listener: Listener, options?: { readonly handedOver: boolean }): void {
     this.#gate.remove(listener);
-    listener.close();
+    listener.close(options);
   }
 }
 

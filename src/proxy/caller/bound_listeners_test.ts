@@ -19,6 +19,7 @@ class FakeListener implements Listener {
 
   pause(): void {}
   resume(): void {}
+  copies = () => [];
   close(): void {
     assert.ok(this.isOpen, "it was closed before");
     this.isOpen = false;
@@ -27,7 +28,10 @@ class FakeListener implements Listener {
 
 function world(log: Log = silentLog) {
   const context = { clock: new FakeClock(), log, stats: new Stats() };
-  const listeners = new BoundListeners(context as unknown as Context, 1);
+  const listeners = new BoundListeners(context as unknown as Context, {
+    workers: 1,
+    held: false,
+  });
   return {
     listeners,
     replace: (port: number, current?: BoundListener) =>

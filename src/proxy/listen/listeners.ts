@@ -1,7 +1,12 @@
 /** All listeners of a data path. A snapshot touches only those that it changes. @module */
 
 import { ProxyError, type Random } from "../../base/mod.ts";
-import type { AcceptedConnection, Connection } from "../../net/mod.ts";
+import type {
+  AcceptedConnection,
+  Connection,
+  InheritedSockets,
+  ListeningSocket,
+} from "../../net/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { type BoundListener, BoundListeners, isOpenAt, viewOf } from "../caller/bound_listeners.ts";
 import { Caller } from "../caller/caller.ts";
@@ -39,6 +44,8 @@ export interface ListenersOptions extends ConnectionLimits {
   readonly workers: number;
   readonly counts: SharedCounts;
   readonly maxConnections: number;
+  /** Sockets that another process has handed over; nothing is accepted before {@link Listeners.accept}. */
+  readonly inherited?: InheritedSockets | undefined;
   /** A connection came to an upstream that {@link Listeners.used} did not list. */
   readonly onFirstUse?: (upstreamId: string) => void;
 }
@@ -71,7 +78,10 @@ export class Listeners {
   constructor(context: Context, options: ListenersOptions) {
     this.#context = context;
     this.#options = options;
-    this.#bound = new BoundListeners(context, options.workers);
+    this.#bound = new BoundListeners(context, {
+      workers: options.workers,
+      held: options.inherited?.held ?? false,
+    });
     const { counts, worker, workers, random } = options;
     const limiter = (column: number, limit: number) =>
       new SharedLimiter(counts, { row: worker, column, limit });
@@ -176,7 +186,11 @@ export class Listeners {
 
   async #open(listener: ServedListener, bound: BoundListener, isSecure: boolean): Promise<void> {
     const { engine } = this.#context;
-    const options = { address: bound.bind, reusePort: this.#options.workers > 1 };
+    const options = {
+      address: bound.bind,
+      reusePort: this.#options.workers > 1,
+      descriptors: this.#options.inherited?.take(bound.key),
+    };
     const outbound = listener instanceof OutboundListener ? listener : undefined;
     const accept = (socket: AcceptedConnection | Connection) => {
       if (!this.#bound.admits(bound)) return socket.reset();
@@ -239,9 +253,22 @@ export class Listeners {
     for (const listener of this.#listeners()) listener.update(judge);
   }
 
-  /** Open connections live on. */
-  stopAccepting(): void {
-    for (const { bound } of this.#all()) if (bound) this.#bound.close(bound);
+  /** Ends the hold of a start with inherited sockets. Those that no listener wanted are closed. */
+  accept(): void {
+    this.#options.inherited?.close();
+    this.#bound.accept();
+  }
+
+  /** Copies of the listening sockets, for another process. */
+  sockets(): ListeningSocket[] {
+    return [...this.#all()].flatMap(({ bound }) =>
+      bound?.listener?.copies().map((fd) => ({ address: bound.key, fd })) ?? []
+    );
+  }
+
+  /** Open connections live on. `handedOver`: another process goes on accepting. */
+  stopAccepting(options?: { readonly handedOver: boolean }): void {
+    for (const { bound } of this.#all()) if (bound) this.#bound.close(bound, options);
   }
 
   end(): void {

@@ -196,6 +196,7 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
       pause() {},
       resume() {},
       keepsWaiting: true,
+      copies: () => [],
       close: () => void to.delete(port),
     });
   }

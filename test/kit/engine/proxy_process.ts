@@ -82,6 +82,8 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
     drainInbound: () => note("drain inbound"),
+    accept: () => Promise.resolve(note("plane accepts")),
+    sockets: () => Promise.resolve([]),
     drain: (timeoutMs: number) => (note(`drain ${timeoutMs}`), waits.drain.promise),
     close: () => note("plane closed"),
   } satisfies DataPlane;
@@ -141,6 +143,8 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
       return plane;
     },
     findRival: () => Promise.resolve(undefined),
+    serverSockets: () => [],
+    leaveServers: () => note("servers left"),
     openAdmin() {
       note("admin opened");
       return Promise.resolve({ close: () => (note("admin closed"), Promise.resolve()) });

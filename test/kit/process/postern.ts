@@ -154,6 +154,11 @@ export function runPostern(args: readonly string[], options: PosternOptions = {}
   return startPostern(args, { engine: OWN_ENGINE, ...options });
 }
 
+/** It hands its sockets over to the next process; Deno cannot. Call this once it has logged something. */
+export function handsOver({ output }: Postern): boolean {
+  return /\bbun \d/.test(output);
+}
+
 export async function ready(postern: Postern): Promise<Postern> {
   try {
     await postern.waitReady();

@@ -58,7 +58,9 @@ export function keepRegistered(
   request: RegisterRequest,
   options: KeepOptions,
 ): Promise<void> {
-  return new Keeper(catalog, request, options).run();
+  const { signal, handedOver } = options;
+  const ended = handedOver ? AbortSignal.any([signal, handedOver]) : signal;
+  return new Keeper(catalog, request, { ...options, signal: ended }).run();
 }
 
 class Keeper {
@@ -114,7 +116,9 @@ class Keeper {
       watch.stop();
       draining?.removeEventListener("abort", onNews);
       await checking;
-      if (this.#hasWritten) await this.#deregisterAll();
+      // Entries that were handed over are written by the other process, with a session of its own.
+      const isHandedOver = this.#options.handedOver?.aborted === true;
+      if (this.#hasWritten && !isHandedOver) await this.#deregisterAll();
     }
   }
 

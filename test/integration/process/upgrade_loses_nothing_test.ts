@@ -1,0 +1,58 @@
+/** A process of a proxy takes over from the one before, and no connection is lost. @module */
+
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "node:test";
+import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
+import { handsOver, type Postern, ready, runPostern } from "../../kit/process/postern.ts";
+import { assertFlawless, Load } from "../../kit/wire/load.ts";
+
+const TIMEOUT = { timeoutMs: 60_000 };
+
+/** Starts the next process of the proxy, and waits until the one before has ended. */
+async function replace(before: Postern, args: readonly string[]): Promise<Postern> {
+  before.expectEnd();
+  const next = runPostern(args);
+  await next.process.waitFor(/took over/, TIMEOUT);
+  assert.deepEqual(await before.process.waitExit(TIMEOUT), { code: 0, signal: null });
+  return next;
+}
+
+test("the next process takes over under load, with other numbers of workers, also after one that failed", async () => {
+  await using mesh = await createFileSidecar();
+  const argsOf = (workers: number) => [...mesh.args, "-workers", `${workers}`];
+  await using first = await ready(runPostern(argsOf(1)));
+  if (!handsOver(first)) {
+    // The port of the admin server is taken, and the process that runs is not disturbed.
+    await using next = runPostern(argsOf(1));
+    next.expectEnd();
+    assert.deepEqual(await next.process.waitExit(TIMEOUT), { code: 1, signal: null });
+    return assert.equal(await mesh.readyStatus(), 200);
+  }
+  const load = new Load(mesh.upstream, { longLived: 0, shortLived: 8, pauseMs: 0 });
+  await load.past(100);
+  await using second = await replace(first, argsOf(2));
+  await load.past(load.result.exchanges + 100);
+
+  // It has the sockets, waits for a certificate, and is killed.
+  const config = join(mesh.directory, "web.json");
+  const text = await readFile(config, "utf8");
+  await writeFile(config, text.replace("web.pem", "missing.pem"));
+  {
+    await using failed = runPostern(argsOf(1));
+    await failed.process.waitFor(/taking over from a running process/, TIMEOUT);
+    await failed.process.waitFor(/missing\.pem/, TIMEOUT);
+    failed.kill("SIGKILL");
+    await second.process.waitFor(/handover failed; this process goes on serving/, TIMEOUT);
+  }
+  await load.past(load.result.exchanges + 100);
+  assert.equal(await mesh.readyStatus(), 200);
+
+  await writeFile(config, text);
+  await using third = await replace(second, argsOf(1));
+  await load.past(load.result.exchanges + 100);
+  assertFlawless(await load.stop(), { atLeast: 400 });
+  assert.equal(await mesh.readyStatus(), 200);
+  assert.deepEqual(await third.stop(), { code: 0, signal: null });
+});

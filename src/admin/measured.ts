@@ -12,7 +12,7 @@ import { hide } from "./redact.ts";
 import { statsPages } from "./stats.ts";
 import type { AdminView } from "./view.ts";
 import { trafficSamples } from "./traffic_samples.ts";
-import { upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
+import { endpointSamples, upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
 import { configuredTags, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { stateSamples } from "./envoy/server_state.ts";
 import { envoyStats } from "./envoy/envoy_stats.ts";
@@ -29,7 +29,11 @@ export async function shownData(
 export async function measuredData(view: AdminView): Promise<MergedView> {
   const { merged, listeners } = await shownData(view);
   const troubles = upstreamTroubles(view, merged.endpoints);
-  const usable = [...usableSamples(listeners), ...upstreamSamples(view, troubles)];
+  const usable = [
+    ...usableSamples(listeners),
+    ...upstreamSamples(view, troubles),
+    ...endpointSamples(merged.endpoints),
+  ];
   const state = await stateSamples(view, merged.workers);
   return {
     ...merged,

@@ -100,6 +100,32 @@ export function upstreamSamples(
   }));
 }
 
+/** Counts endpoints of each target. A last resort is left out: it is one of the others again. */
+export function endpointSamples(endpoints: readonly EndpointView[]): readonly Sample[] {
+  const byTarget = Map.groupBy(
+    endpoints.filter(({ lastResort }) => !lastResort),
+    ({ target }) => target,
+  );
+  return [...byTarget].flatMap(([target, all]) => {
+    const ejected = all.filter(({ ejectedForMs }) => ejectedForMs > 0);
+    const gauge = { kind: "gauge", labels: { target } } as const;
+    return [
+      {
+        ...gauge,
+        name: "endpoints",
+        help: "Endpoints of the target that are known, ejected ones included",
+        value: all.length,
+      },
+      {
+        ...gauge,
+        name: "endpoints_ejected",
+        help: "Endpoints of the target that passive health keeps out in a data worker",
+        value: ejected.length,
+      },
+    ];
+  });
+}
+
 /** One failure is no trend; an ejected instance has reached its limit of failures. */
 const IN_A_ROW = 3;
 

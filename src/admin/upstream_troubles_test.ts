@@ -6,7 +6,7 @@ import { httpRules, snapshotOf, targetOf } from "../../test/kit/engine/snapshots
 import type { EndpointView } from "../proxy/mod.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 import { createAdmin } from "./admin.ts";
-import { troubleTexts, upstreamTroubles } from "./upstream_troubles.ts";
+import { endpointSamples, troubleTexts, upstreamTroubles } from "./upstream_troubles.ts";
 
 const LACK = 'nobody is registered as "cache" in dc1';
 const SNAPSHOT: Snapshot = snapshotOf({
@@ -129,4 +129,17 @@ test("admin / and /ready show unusable upstreams; only /ready?upstreams is not r
     const line = `postern_upstream_usable{listener="service:default/default/${name}"} ${usable}\n`;
     assert.ok(metrics.includes(line), line + metrics);
   }
+});
+
+test("endpointSamples() counts the endpoints of each target, and the ejected ones", () => {
+  const samples = endpointSamples([
+    endpoint("pay", { ejectedForMs: 9 }),
+    endpoint("pay", { id: "2" }),
+    endpoint("pay", { id: "2", lastResort: true }),
+    endpoint("db"),
+  ]);
+  assert.deepEqual(
+    samples.map(({ name, labels, value }) => `${name} ${labels["target"]} ${value}`),
+    ["endpoints pay 2", "endpoints_ejected pay 1", "endpoints db 1", "endpoints_ejected db 0"],
+  );
 });

@@ -1,22 +1,27 @@
 /**
- * What Postern serves, read by a real Prometheus: the queries of HashiCorp's dashboards for Consul and of the
- * topology in Consul's UI have data.
+ * What Postern serves, read by a real Prometheus: the queries of HashiCorp's dashboards for Consul, of the
+ * topology in Consul's UI, and of our own dashboard and rules have data.
  *
  * @module
  */
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import test, { after } from "node:test";
+import { fileURLToPath } from "node:url";
 import { consulSource } from "../../scripts/consul.ts";
+import { peer } from "../../scripts/peers.ts";
 import { loadUiProvider, type UiStat } from "../kit/peers/consul_ui_metrics.ts";
 import { lintMetrics, panelsOf, Prometheus } from "../kit/peers/prometheus.ts";
 import { DevMesh } from "../kit/mesh/dev_mesh.ts";
 import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
 import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
-import { eventually } from "../kit/process/process.ts";
+import { eventually, runToEnd } from "../kit/process/process.ts";
 
+const OBSERVE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "scripts", "observe");
+const ALERTS = join(OBSERVE, "alerts.yaml");
 const HELLO = new TextEncoder().encode("hello");
 
 const own = new AsyncDisposableStack();
@@ -54,7 +59,7 @@ const targets = await Promise.all(
     labels: { app: name, service: name, namespace: "default", kubernetes_namespace: "default" },
   })),
 );
-const prometheus = own.use(await Prometheus.start(host, targets));
+const prometheus = own.use(await Prometheus.start(host, targets, [ALERTS]));
 await eventually("all are scraped", async () => {
   const [up] = await prometheus.query("sum(up)");
   return up?.value?.[1] === String(targets.length);
@@ -135,6 +140,38 @@ for (
     assert.deepEqual(await emptyAmong(panels), []);
   });
 }
+
+test("every panel of our dashboard has data", async () => {
+  const panels = panelsOf(await readFile(join(OBSERVE, "postern.json"), "utf8"));
+  assert.ok(panels.length >= 39, `only ${panels.length}`);
+  assert.deepEqual(
+    await emptyAmong(panels.map(({ title, query }) => ({ title, query: chosen(query) }))),
+    [],
+  );
+});
+
+test("our alert rules fire when they should, and Prometheus takes them", async () => {
+  const promtool = (...args: readonly string[]) =>
+    runToEnd(peer("promtool"), args, { timeoutMs: 30_000, cwd: OBSERVE });
+  // Debian's Prometheus is built without the discovery of Consul.
+  const config = await readFile(join(OBSERVE, "prometheus.yml"), "utf8");
+  const directory = await mkdtemp(join(tmpdir(), "postern-observe-"));
+  own.defer(() => rm(directory, { recursive: true, force: true }));
+  const checked = join(directory, "prometheus.yml");
+  await writeFile(
+    checked,
+    config.replace(/consul_sd_configs:\s+- server: (\S+)/, "static_configs: [targets: [$1]]")
+      .replace("alerts.yaml", ALERTS),
+  );
+  await promtool("check", "config", checked);
+  await promtool("test", "rules", "alerts_test.yaml");
+  const alerts = await eventually("all rules were evaluated", async () => {
+    const rules = await prometheus.rules();
+    return rules.every(({ health }) => health !== "unknown") && rules;
+  });
+  assert.ok(alerts.length >= 18, `only ${alerts.length}`);
+  assert.deepEqual(alerts.filter(({ health }) => health !== "ok"), []);
+});
 
 test("the topology of Consul's UI has its metrics", async () => {
   const provider = await loadUiProvider(await consulSource(), prometheus.url);

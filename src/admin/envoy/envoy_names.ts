@@ -83,6 +83,7 @@ const ROWS: readonly Row[] = [
   ["target", "endpoint_failures_total", "ssl.fail_verify_error", {
     labels: { code: "endpoint_untrusted" },
   }],
+  ["target", "endpoints_ejected", "outlier_detection.ejections_active"],
   ["credentials", "on_demand_cert_requested_total", "on_demand_secret.cert_requested"],
   ["credentials", "on_demand_cert_updated_total", "on_demand_secret.cert_updated"],
   ["credentials", "on_demand_cert_active", "on_demand_secret.cert_active"],
@@ -162,6 +163,8 @@ export const ENVOY_HELP: Readonly<Record<string, string>> = {
     "Connections to the cluster refused because a secret has not come yet",
   cluster_membership_healthy: "Instances of the cluster that balancing may choose now",
   cluster_membership_total: "Instances of the cluster that are known now",
+  cluster_outlier_detection_ejections_active:
+    "Instances of the cluster that passive health keeps out now",
   cluster_ssl_certificate_expiration_unix_time_seconds:
     "When the certificate shown to the cluster expires, in seconds since 1970",
   cluster_ssl_fail_verify_error:

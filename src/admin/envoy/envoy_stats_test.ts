@@ -171,6 +171,13 @@ const TABLE: readonly (readonly [string, Labels, string, string, Labels])[] = [
     "cluster_ssl_fail_verify_error",
     { envoy_cluster_name: "db" },
   ],
+  [
+    "endpoints_ejected",
+    { target: "db.default.dc1" },
+    "cluster.db.outlier_detection.ejections_active",
+    "cluster_outlier_detection_ejections_active",
+    { envoy_cluster_name: "db" },
+  ],
   ...([
     ["on_demand_cert_requested_total", "cert_requested"],
     ["on_demand_cert_updated_total", "cert_updated"],

@@ -187,7 +187,15 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     samples() {
       linesLost.add(rings.lost - linesLost.value);
       const { version, commit, engine: runtime, platform } = view.info;
-      const build = { version, commit, engine: runtime, platform };
+      const service = proxy.snapshot?.service;
+      const build = {
+        version,
+        commit,
+        engine: runtime,
+        platform,
+        // The name of the label is Consul's.
+        ...(service !== undefined && { local_cluster: service }),
+      };
       const openFilesLimit = view.info.limits.openFiles;
       return [...stats.samples(), ...processSamples({ openFilesLimit, build }), ...heapSamples()];
     },

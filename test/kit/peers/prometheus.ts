@@ -84,6 +84,16 @@ export class Prometheus implements AsyncDisposable {
     return answer.data.result;
   }
 
+  async rules(): Promise<readonly { readonly name: string; readonly health: string }[]> {
+    const reply = await fetch(`${this.url}/api/v1/rules`);
+    const { data } = await reply.json() as {
+      readonly data: {
+        readonly groups: readonly { readonly rules: Awaited<ReturnType<Prometheus["rules"]>> }[];
+      };
+    };
+    return data.groups.flatMap(({ rules }) => rules);
+  }
+
   [Symbol.asyncDispose](): Promise<void> {
     return this.#own.disposeAsync();
   }

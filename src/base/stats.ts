@@ -197,7 +197,9 @@ export function formatPrometheus(samples: readonly Sample[], prefix = "postern_"
     const isMs = own.endsWith("_ms");
     const name = `${prefix}${isMs ? own.replace(/_ms$/, "_seconds") : own}`;
     const { help = "", kind } = list[0] ?? {};
-    text += `# HELP ${name} ${escapeText(help)}\n# TYPE ${name} ${kind}\n`;
+    text += `# HELP ${name} ${
+      escapeText(isMs ? help.replace(/^Milliseconds/, "Seconds") : help)
+    }\n# TYPE ${name} ${kind}\n`;
     for (const sample of list) text += linesOf(name, sample, isMs ? MS_PER_SECOND : 1);
   }
   return text;

@@ -12,6 +12,7 @@ import { EXIT_CODE_HEADER, exitCodeOf } from "./explain/verdict.ts";
 import { PAGE_FILES, PATHS } from "./home.ts";
 import { CounterReset, measuredData, METRICS_TYPE, shownData } from "./measured.ts";
 import type { MergedView } from "./merge.ts";
+import type { TrafficHistory } from "./page/traffic_history.ts";
 import { hide, lines, shownJson, shownText } from "./redact.ts";
 import { certsShown } from "./secrets/certs.ts";
 import { eventLine, eventsShown } from "./secrets/secrets_dump.ts";
@@ -75,9 +76,11 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
     return { ...all, samples: counters.since(all.samples) };
   };
 
+  let history: TrafficHistory | undefined;
   app.get("/", async (context) => {
-    const { homePage } = await loadPage();
-    return context.html(shownText(await homePage(view, await merged()), hidden()));
+    const { homePage, TrafficHistory } = await loadPage();
+    history ??= new TrafficHistory();
+    return context.html(shownText(await homePage(view, await merged(), history), hidden()));
   });
   for (const path of PAGE_FILES) {
     app.get(path, async (context) => {

@@ -75,5 +75,5 @@ test("admin / counts open requests of HTTP connections", async () => {
     }));
   view.data = () =>
     Promise.resolve([1, 2].map((open) => ({ ...first, connections: carrying(open) })));
-  assert.match(await (await ask("/")).text(), /open requests<\/dt>\s*<dd>3</);
+  assert.match(await (await ask("/")).text(), /Open requests<\/dt>\s*<dd>3</);
 });

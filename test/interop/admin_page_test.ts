@@ -4,23 +4,22 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import test from "node:test";
-import { startFilePair } from "../kit/mesh/file_pair.ts";
-import { type BrowserPage, openPage } from "../kit/process/browser.ts";
-import { freePort, loopbackHost } from "../kit/process/ports.ts";
+import { type BrowserPage, type Looks, openPage } from "../kit/process/browser.ts";
+import { freePorts, loopbackHost } from "../kit/process/ports.ts";
 import { runPostern } from "../kit/process/postern.ts";
 import { eventually } from "../kit/process/process.ts";
-import { startCountingOrigin } from "../kit/wire/http_origin.ts";
-import { RawClient, statusOf } from "../kit/wire/http_raw.ts";
+import { startShopMesh } from "./admin_page_mesh.ts";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-const LOOKS = [
-  ...[[400, 800], [1_280, 900], [3_840, 2_160]].map(([width = 0, height = 0]) =>
-    ({ scheme: "light", width, height }) as const
-  ),
-  ...[[400, 800], [1_280, 900], [3_840, 2_160]].map(([width = 0, height = 0]) =>
-    ({ scheme: "dark", width, height }) as const
-  ),
+const DESK: Looks = { scheme: "light", width: 1_280, height: 900 };
+const LOOKS: readonly Looks[] = [
+  { scheme: "light", width: 400, height: 800 },
+  DESK,
+  { scheme: "light", width: 3_840, height: 2_160 },
+  { scheme: "dark", width: 400, height: 800 },
+  { scheme: "dark", width: 1_280, height: 900 },
+  { scheme: "dark", width: 3_840, height: 2_160 },
 ];
 
 /** What axe-core finds, and the width of what sticks out. */
@@ -42,61 +41,66 @@ async function assertFlawless(page: BrowserPage): Promise<void> {
   }
 }
 
+const FILLS = { ok: "rgb(23, 105, 63)", warn: "rgb(242, 176, 30)", bad: "rgb(181, 25, 28)" };
+
 const textOf = (page: BrowserPage, selector: string) =>
   page.evaluate<string>(`document.querySelector(${JSON.stringify(selector)})?.innerText ?? ""`);
 
 const colourOf = (page: BrowserPage) =>
   page.evaluate<string>('getComputedStyle(document.querySelector("header")).backgroundColor');
 
-const bannerSays = (page: BrowserPage, text: RegExp) =>
-  eventually(`the banner says ${text}`, async () => text.test(await textOf(page, "header")));
+/** Waits until the element's text matches. */
+const says = (page: BrowserPage, selector: string, text: RegExp) =>
+  eventually(`${selector} says ${text}`, async () => text.test(await textOf(page, selector)));
 
-test("the page follows a running sidecar, in both themes and at every width", async () => {
-  await using origin = await startCountingOrigin();
-  await using pair = await startFilePair({ protocol: "http", apps: [origin, origin] });
-  const { web, upstream } = pair;
-  await using page = await openPage(`http://${await web.adminAddress()}/`);
-  await bannerSays(page, /^web\b[^]*Ready[^]*Live/);
-  assert.equal(await colourOf(page), "rgb(23, 105, 63)");
-  assert.match(await textOf(page, "#upstreams"), /Upstreams/);
-  await using client = await RawClient.open(upstream);
-  const ask = async () => {
-    client.send("GET /orders HTTP/1.1\r\nHost: db\r\n\r\n");
-    return statusOf(await client.response());
-  };
-  assert.equal(await ask(), 200);
-  await eventually("the open connection is on the page", async () => {
-    return /^1\b/.test(await textOf(page, ".figures > :nth-child(2) dd"));
-  });
-  await assertFlawless(page);
+test("the page follows a sidecar at work, in both themes and at every width", async () => {
+  await using shop = await startShopMesh();
+  await using page = await openPage(`http://${await shop.orders.adminAddress()}/`);
+  await page.look(DESK);
+  await says(page, "header", /^orders\b[^]*Ready, with trouble[^]*Live/);
+  assert.equal(await colourOf(page), FILLS.warn);
+  assert.match(await textOf(page, ".troubles"), /upstream mail has no healthy instance/);
+  await says(page, ".callers", /checkout\n[1-9][^]*batch\n[^]*100 % errors/);
+  await says(page, ".upstreams", /mail\s+not usable\n[^]*payments\s+healthy\n[1-9]/);
+  await says(page, "#upstreams ~ *", /no endpoint/);
+  await says(page, '[aria-label="upstream payments"]', /GET \/health\*[^]*80 %[^]*20 %/);
+  await says(page, '[aria-label="upstream stock"]', /ejected for/);
+  await says(page, "#refusals ~ table", /batch[^]*intention_denied, status 403/);
+  await says(page, "#slow ~ table", /GET \/orders/);
+  await says(page, "#connections ~ table", /checkout\s+orders\s+HTTP\/1\.1, \d+ request/);
+  await says(page, "#intentions ~ table", /checkout[^]*allow\s+\d/);
+  await says(page, "#certificates ~ table", /leaf[^]*expires in/);
   // A row that stays is the same element, so that a reader keeps the place.
   await page.evaluate('document.querySelector("#paths ~ table a").focus(); undefined');
-  await pair.kill(0);
-  await pair.kill(1);
-  for (let asked = 0; asked < 8; asked++) assert.equal(await ask(), 503);
-  await bannerSays(page, /Ready, with trouble/);
+  const before = await textOf(page, "#connections ~ table");
+  await eventually("the numbers change", async () => {
+    return await textOf(page, "#connections ~ table") !== before;
+  });
   assert.equal(await page.evaluate("document.activeElement.nodeName"), "A");
-  assert.match(await textOf(page, ".troubles"), /upstream db/);
   await assertFlawless(page);
   assert.deepEqual(page.problems, []);
-  web.kill("SIGKILL");
-  await bannerSays(page, /Disconnected since/);
-  assert.notEqual(await colourOf(page), "rgb(23, 105, 63)");
+  await page.look(DESK);
+  await page.visit(`http://${await shop.checkout.adminAddress()}/`);
+  await says(page, "header", /^checkout\b[^]*Ready[^]*Live/);
+  assert.equal(await colourOf(page), FILLS.ok);
+  shop.checkout.kill("SIGKILL");
+  await says(page, "header", /Disconnected since/);
+  assert.notEqual(await colourOf(page), FILLS.ok);
 });
 
 test("the page of a sidecar that is not ready is red, and has its state without scripts", async () => {
   const host = loopbackHost();
-  const agent = await freePort(host);
+  const [agent = 0, admin = 0] = await freePorts(host, 2);
   await using web = runPostern([
     ...["proxy", "-sidecar-for", "web-1", "-http-addr", `${host}:${agent}`],
-    ...["-admin-bind", `${host}:${await freePort(host)}`],
+    ...["-admin-bind", `${host}:${admin}`],
   ]);
   const address = await web.adminAddress();
   const { body } = await web.admin("/");
   assert.match(body, /<span>Not ready<\/span>/);
   await using page = await openPage(`http://${address}/`);
-  await bannerSays(page, /Not ready[^]*Live/);
-  assert.equal(await colourOf(page), "rgb(181, 25, 28)");
+  await says(page, "header", /Not ready[^]*Live/);
+  assert.equal(await colourOf(page), FILLS.bad);
   await assertFlawless(page);
   assert.deepEqual(page.problems, []);
 });

@@ -13,19 +13,23 @@ import type { MergedView } from "../merge.ts";
 import type { AdminView } from "../view.ts";
 import type { PageData } from "./page_data.ts";
 import { pageData } from "./page_data.ts";
+import type { Html } from "./panel.ts";
 import {
-  certificatesSection,
   connectionsSection,
   eventsSection,
   factsSection,
-  type Html,
-  intentionsSection,
   pluginsSection,
-  secretsSection,
-  upstreamsSection,
+  refusalsSection,
+  slowSection,
 } from "./sections.ts";
+import { certificatesSection, intentionsSection, secretsSection } from "./trust_sections.ts";
+import { upstreamsSection } from "./upstreams_section.ts";
 import { mapSection } from "./topology.ts";
+import { countText, errorLevel, latencyText, percentText, rateText } from "./texts.ts";
+import { flowKey, type FlowShown, NO_FLOW, TrafficHistory } from "./traffic_history.ts";
 import type { Level } from "./upstreams_shown.ts";
+
+export { TrafficHistory };
 
 const SHAPES: Readonly<Record<Level, string>> = {
   ok: "M12 1a11 11 0 1 0 0 22 11 11 0 0 0 0-22Zm-1.6 16.2-4.9-4.9 2-2 2.9 2.9 6.1-6.1 2 2Z",
@@ -43,8 +47,12 @@ export const pageFiles: Readonly<Record<(typeof PAGE_FILES)[number], PageFile>> 
   "/icon-bad.svg": icon("bad"),
 };
 
-export async function homePage(view: AdminView, merged: MergedView): Promise<string> {
-  const data = await pageData(view, merged);
+export async function homePage(
+  view: AdminView,
+  merged: MergedView,
+  history: TrafficHistory,
+): Promise<string> {
+  const data = await pageData(view, merged, history.read(merged.traffic, view.clock.monotonic()));
   return pageHtml(data, `${view.info.version}+${view.info.commit}`).toString();
 }
 
@@ -66,16 +74,17 @@ function pageHtml(data: PageData, version: string): Html {
             <a class="skip" href="#content">Skip to the content</a>
             ${banner(data)}
             <main id="content">
-              ${troublesSection(data)}
-              ${figures(data)}
-              ${mapSection(data)}
+            ${troublesSection(data)} ${figures(data)} ${mapSection(data)}
+            <div class="lefts">
               <div class="column">${upstreamsSection(data)} ${connectionsSection(data)}</div>
-              <div class="column">
-                ${intentionsSection(data)} ${certificatesSection(data)} ${secretsSection(data)}
-                ${pluginsSection(data)} ${eventsSection(data)}
-              </div>
-              <div class="column last">${factsSection(data)} ${pathsSection()}</div>
-            </main>
+              <div class="column">${refusalsSection(data)} ${slowSection(data)}</div>
+            </div>
+            <div class="column">
+              ${intentionsSection(data)} ${certificatesSection(data)} ${secretsSection(data)}
+              ${pluginsSection(data)} ${eventsSection(data)} ${factsSection(data)}
+            </div>
+            ${pathsSection()}
+          </main>
           </body>
     </html>
   `;
@@ -129,7 +138,8 @@ function troublesSection({ troubles }: PageData): Html | "" {
 }
 
 function figures(data: PageData): Html {
-  const { connections, upstreams, certificates: { rows: [first] }, atMs } = data;
+  const { connections, upstreams, certificates: { rows: [first] }, traffic: { flows }, atMs } =
+    data;
   const usable = upstreams.rows.filter(({ state }) => state.level !== "bad").length;
   const all = upstreams.rows.length + upstreams.more;
   const figure = (name: string, value: Html | string, level: Level = "idle") =>
@@ -139,21 +149,36 @@ function figures(data: PageData): Html {
         <dd>${value}</dd>
       </div>
     `;
+  const flowFigure = (side: "in" | "out", flow: FlowShown = NO_FLOW) =>
+    html`
+      <div class="flows">
+        <dt>${side === "in" ? "Inbound" : "Outbound"}</dt>
+        <dd>${rateText(flow.perSecond)}<small> per second</small></dd>
+        <dd class="${errorLevel(flow)}">${percentText(flow.errorShare)}<small> errors</small></dd>
+        <dd>${flow.perSecond === 0 ? "-" : latencyText(flow.p99Ms)}<small> p99</small></dd>
+      </div>
+    `;
   return html`
     <dl class="figures wide">
-      ${figure("connections in", String(connections.inbound))}
-      ${figure("connections out", String(connections.outbound))}
+      ${flowFigure("in", flows.get(flowKey("inbound")))}
+      ${all === 0 ? "" : flowFigure("out", flows.get(flowKey("outbound")))}
+      ${figure(
+        "Connections",
+        html`${countText(connections.inbound)}<small> in </small> ${
+          countText(connections.outbound)
+        }<small> out</small>`,
+      )}
       ${connections.requests === undefined
         ? ""
-        : figure("open requests", String(connections.requests))}
+        : figure("Open requests", countText(connections.requests))}
       ${all === 0 ? "" : figure(
-        "usable upstreams",
-        html`${String(usable + upstreams.more)}<small> of ${String(all)}</small>`,
+        "Upstreams",
+        html`${String(usable + upstreams.more)}<small> of ${String(all)} usable</small>`,
         usable < upstreams.rows.length ? "bad" : "idle",
       )}
       ${first
         ? figure(
-          "first certificate ends",
+          "Certificate",
           shortLeft(first.notAfterMs - atMs),
           first.notAfterMs < atMs ? "bad" : first.isNearExpiry ? "warn" : "idle",
         )
@@ -170,14 +195,14 @@ function shortLeft(leftMs: number): Html | string {
     : hours >= 2
     ? [hours, "hours"]
     : [hours * 60, "minutes"];
-  return html`<small>in </small>${String(Math.floor(amount))}<small> ${unit}</small>`;
+  return html`${String(Math.floor(amount))}<small> ${unit} left</small>`;
 }
 
 function pathsSection(): Html {
   return html`
-    <section class="panel" aria-labelledby="paths">
+    <section class="panel wide" aria-labelledby="paths">
       <h2 id="paths">Pages</h2>
-      <table>
+      <table class="paths">
         <caption class="unseen">Pages of the admin server</caption>
         <thead class="unseen">
           <tr>

@@ -1,20 +1,17 @@
 /** The facts that the page at `/` shows, as plain data: the page itself only lays them out. @module */
 
-import { formatSpanMs } from "../../base/mod.ts";
-import type { LoginStatus, ServersStatus } from "../../consul/mod.ts";
-import type { ConnectionView, PluginView } from "../../proxy/mod.ts";
+import type { ConnectionView, PluginView, RefusalView, SlowRequestView } from "../../proxy/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";
 import { stateOf } from "../envoy/server_state.ts";
 import type { MergedView } from "../merge.ts";
-import { type CertificateShown, certificatesInUse, meshLeafText } from "../secrets/certs.ts";
+import { type CertificateShown, certificatesInUse } from "../secrets/certs.ts";
 import { dateText } from "../secrets/certificate_facts.ts";
-import {
-  declaredUpstreams,
-  troubleTexts,
-  type UpstreamTrouble,
-  upstreamTroubles,
-} from "../upstream_troubles.ts";
+import { troubleTexts, type UpstreamTrouble, upstreamTroubles } from "../upstream_troubles.ts";
 import type { AdminView } from "../view.ts";
+import { factsOf } from "./facts.ts";
+import { type IntentionShown, intentionsShown } from "./intentions_shown.ts";
+import { flowKey, type FlowShown, NO_FLOW, type TrafficShown } from "./traffic_history.ts";
+import { bytesText, countText } from "./texts.ts";
 import { type StateShown, type UpstreamShown, upstreamsShown } from "./upstreams_shown.ts";
 
 export interface PageData {
@@ -28,9 +25,14 @@ export interface PageData {
   /** Each once. */
   readonly troubles: readonly string[];
   readonly facts: readonly (readonly [name: string, value: string])[];
-  /** Services with connections to this one, most of them first. */
+  readonly traffic: TrafficShown;
+  /** Services that call this one, the busiest first. */
   readonly callers: Shortened<CallerShown>;
   readonly upstreams: Shortened<UpstreamShown>;
+  /** Newest first. */
+  readonly refusals: Shortened<RefusalView>;
+  /** Slowest first. */
+  readonly slow: Shortened<SlowRequestView>;
   readonly connections: ConnectionsShown;
   readonly certificates: Shortened<CertificateShown>;
   readonly secrets: Shortened<SecretStatus>;
@@ -51,7 +53,9 @@ export interface Shortened<T> {
 
 export interface CallerShown {
   readonly name: string;
+  /** Open connections. */
   readonly open: number;
+  readonly flow: FlowShown;
 }
 
 interface ConnectionsShown extends Shortened<ConnectionRow> {
@@ -62,19 +66,11 @@ interface ConnectionsShown extends Shortened<ConnectionRow> {
 }
 
 export interface ConnectionRow
-  extends Pick<ConnectionView, "id" | "direction" | "endpoint" | "stage" | "ageMs" | "idleMs"> {
+  extends Pick<ConnectionView, "id" | "endpoint" | "stage" | "ageMs" | "idleMs"> {
   readonly source: string;
   readonly destination: string;
-  readonly bytes: number;
-  /** `TCP`, `HTTP/2, 3 open`. */
-  readonly protocol: string;
-}
-
-export interface IntentionShown {
-  readonly source: string;
-  readonly action: string;
-  readonly rule: string;
-  readonly precedence: number;
+  /** `TCP, 1.2 MB`, `HTTP/2, 310 requests, 3 open`. */
+  readonly carries: string;
 }
 
 export interface PluginShown extends Pick<PluginView, "name" | "listener" | "exchanges"> {
@@ -93,6 +89,8 @@ export interface EventRow {
 
 const SHOWN = {
   callers: 12,
+  refusals: 12,
+  slow: 8,
   connections: 12,
   certificates: 20,
   secrets: 200,
@@ -101,7 +99,11 @@ const SHOWN = {
   events: 25,
 } as const;
 
-export async function pageData(view: AdminView, merged: MergedView): Promise<PageData> {
+export async function pageData(
+  view: AdminView,
+  merged: MergedView,
+  traffic: TrafficShown,
+): Promise<PageData> {
   const snapshot = view.snapshot();
   const state = await stateOf(view);
   const broken = upstreamTroubles(view, merged.endpoints);
@@ -109,6 +111,7 @@ export async function pageData(view: AdminView, merged: MergedView): Promise<Pag
   const { upstreams, more } = upstreamsShown(view, {
     endpoints: merged.endpoints,
     connections: merged.connections,
+    traffic,
     troubles: broken,
   });
   const { statuses, events } = view.secretsReport();
@@ -121,13 +124,16 @@ export async function pageData(view: AdminView, merged: MergedView): Promise<Pag
     reasons: state.reasons,
     troubles,
     facts: factsOf(view, { merged, state, upstreams: broken }),
-    callers: callersShown(merged.connections),
+    traffic,
+    callers: callersShown(merged.connections, traffic),
     upstreams: { rows: upstreams, more },
     connections: connectionsShown(merged.connections),
     certificates: firstOf(certificatesInUse(view), SHOWN.certificates),
     secrets: firstOf(statuses.toSorted((a, b) => rank(a) - rank(b)), SHOWN.secrets),
     warming: view.source()?.warming ?? [],
-    intentions: intentionsShown(view),
+    refusals: firstOf(merged.traffic.refusals, SHOWN.refusals),
+    slow: firstOf(merged.traffic.slow, SHOWN.slow),
+    intentions: firstOf(intentionsShown(view, merged.traffic), SHOWN.intentions),
     defaultAction: snapshot?.policy.defaultAction ?? "",
     plugins: merged.plugins.slice(0, SHOWN.plugins).map(pluginShown),
     events: events.slice(-SHOWN.events).reverse().map(({ atMs, kind, name, detail }) => ({
@@ -174,64 +180,6 @@ function troublesOf(
   ];
 }
 
-function factsOf(
-  view: AdminView,
-  { merged, state, upstreams }: {
-    readonly merged: MergedView;
-    readonly state: Awaited<ReturnType<typeof stateOf>>;
-    readonly upstreams: readonly UpstreamTrouble[];
-  },
-): PageData["facts"] {
-  const snapshot = view.snapshot();
-  const nowMs = view.clock.now();
-  const { total, unusable } = state.listeners;
-  const { version, commit, engine, platform, pid, workers, startedMs } = view.info;
-  const facts: (readonly [string, string])[] = [
-    ["state", state.name],
-    ["service", snapshot?.service ?? ""],
-    ["proxy", snapshot?.proxyId ?? ""],
-    ["identity", snapshot?.credentials?.uri ?? ""],
-    ["certificate", meshLeafText(snapshot, nowMs)],
-    ["Consul server", serverText(view.source()?.servers, nowMs)],
-    ["login", loginText(view.source()?.servers?.login, nowMs)],
-    ["listeners", unusable === 0 ? `${total}` : `${total}, ${unusable} of them carry no traffic`],
-    ["upstreams", upstreamsText(view, upstreams)],
-    ["workers", `${merged.workers} of ${Math.max(workers, 1)} answer`],
-    ["running for", formatSpanMs(Math.max(0, view.clock.monotonic() - startedMs))],
-    ["version", `${version} (${commit}), ${engine}, ${platform}, process ${pid}`],
-  ];
-  // A proxy without an identity has no certificate either.
-  return facts.filter(([, value]) => value !== "");
-}
-
-/** `""`: there are none. */
-function upstreamsText(view: AdminView, troubles: readonly UpstreamTrouble[]): string {
-  const total = declaredUpstreams(view).length;
-  if (total === 0) return "";
-  const unusable = new Set(troubles.map(({ id }) => id)).size;
-  return unusable === 0 ? `${total}` : `${total}, ${unusable} of them not usable`;
-}
-
-function serverText(servers: ServersStatus | undefined, nowMs: number): string {
-  if (!servers) return "";
-  const { server, sinceMs = nowMs, known, moves, lastFailure } = servers;
-  const text = `${known.length} known, ${moves} moves`;
-  return server === ""
-    ? `none in use (${text}): ${lastFailure}`
-    : `${server} for ${formatSpanMs(Math.max(0, nowMs - sinceMs))} (${text})`;
-}
-
-function loginText(login: LoginStatus | undefined, nowMs: number): string {
-  if (!login) return "";
-  const { authMethod, accessorId, lastLoginMs, expiresMs, failures, lastFailure } = login;
-  const span = (ms: number) => formatSpanMs(Math.max(0, ms));
-  const end = expiresMs === undefined ? "" : `, ends in ${span(expiresMs - nowMs)}`;
-  const held = lastLoginMs === undefined
-    ? `none by ${authMethod} so far`
-    : `by ${authMethod} ${span(nowMs - lastLoginMs)} ago, accessor ${accessorId}${end}`;
-  return failures === 0 ? held : `${held}; ${failures} failed: ${lastFailure}`;
-}
-
 /** Missing and failing secrets come first. */
 const ORDER = ["missing", "warming", "active"] as const;
 
@@ -251,17 +199,13 @@ function connectionsShown(all: readonly ConnectionView[]): ConnectionsShown {
   return {
     rows: rows.map((connection) => ({
       id: connection.id,
-      direction: connection.direction,
       source: serviceOf(connection.source) || connection.remote,
       destination: serviceOf(connection.destination),
       endpoint: connection.endpoint,
       stage: connection.stage,
       ageMs: connection.ageMs,
       idleMs: connection.idleMs,
-      bytes: connection.receivedBytes + connection.sentBytes,
-      protocol: connection.http
-        ? `${connection.http.version}, ${connection.http.open} open`
-        : "TCP",
+      carries: carriesText(connection),
     })),
     more,
     inbound,
@@ -270,30 +214,36 @@ function connectionsShown(all: readonly ConnectionView[]): ConnectionsShown {
   };
 }
 
-function callersShown(all: readonly ConnectionView[]): Shortened<CallerShown> {
+function carriesText({ http, receivedBytes, sentBytes }: ConnectionView): string {
+  if (!http) return `TCP, ${bytesText(receivedBytes + sentBytes)}`;
+  const requests = `${countText(http.total)} request${http.total === 1 ? "" : "s"}`;
+  return `${http.version}, ${requests}${http.open === 0 ? "" : `, ${http.open} open`}`;
+}
+
+/** Those with open connections, and those with traffic since the start. */
+function callersShown(
+  all: readonly ConnectionView[],
+  { flows }: TrafficShown,
+): Shortened<CallerShown> {
   const inbound = all.filter(({ direction }) => direction === "inbound");
-  const groups = Map.groupBy(inbound, ({ source, remote }) => serviceOf(source) || remote);
-  const callers = [...groups].map(([name, { length }]) => ({ name, open: length }));
-  return firstOf(callers.toSorted((a, b) => b.open - a.open), SHOWN.callers);
+  const open = Map.groupBy(inbound, ({ source, remote }) => serviceOf(source) || remote);
+  const prefix = flowKey("caller", "");
+  const counted = [...flows.keys()].flatMap((key) =>
+    key.startsWith(prefix) ? [key.slice(prefix.length)] : []
+  );
+  const callers = [...new Set([...counted, ...open.keys()])].map((name) => ({
+    name,
+    open: open.get(name)?.length ?? 0,
+    flow: flows.get(flowKey("caller", name)) ?? NO_FLOW,
+  }));
+  // By totals, so that places do not change with every reading.
+  const sorted = callers.toSorted((a, b) => b.flow.requests - a.flow.requests || b.open - a.open);
+  return firstOf(sorted, SHOWN.callers);
 }
 
 /** `web` of a SPIFFE URI of Consul; other texts as they are. */
 function serviceOf(source: string): string {
   return /^spiffe:\/\/[^/]+\/.*\/svc\/([^/]+)$/.exec(source)?.[1] ?? source;
-}
-
-function intentionsShown(view: AdminView): Shortened<IntentionShown> {
-  const intentions = view.snapshot()?.policy.intentions ?? [];
-  return firstOf(
-    intentions.map(({ source, action, permissions = [], rule, precedence }) => ({
-      source: source.uri ??
-        [source.peer && `peer ${source.peer}`, source.name].filter((part) => part).join(" "),
-      action: action === "permissions" ? `${permissions.length} permissions` : action,
-      rule,
-      precedence,
-    })),
-    SHOWN.intentions,
-  );
 }
 
 const PLUGIN_LEVELS = { serving: "ok", draining: "idle", broken: "bad" } as const;

@@ -1,68 +1,132 @@
-/** The map of the page at `/`: callers, this service and its upstreams. @module */
+/** The map of the page at `/`: callers, this service and its upstreams, with their traffic. @module */
 
 import { html } from "hono/html";
 import type { PageData } from "./page_data.ts";
-import type { Html } from "./sections.ts";
+import type { Html } from "./panel.ts";
+import { errorLevel, latencyText, percentText, rateText, spanText } from "./texts.ts";
+import { flowKey, type FlowShown } from "./traffic_history.ts";
 import type { StateShown } from "./upstreams_shown.ts";
 
 interface NodeShown {
   readonly name: string;
   readonly state: StateShown;
-  readonly lines: readonly string[];
+  readonly flow: FlowShown;
+  /** Open connections. */
+  readonly open: number;
 }
 
 export function mapSection(data: PageData): Html {
-  const { service } = data;
-  const callers = data.callers.rows.map(({ name, open }): NodeShown => ({
-    name,
+  const { service, callers, upstreams, traffic } = data;
+  const calling = callers.rows.map((caller): NodeShown => ({
+    ...caller,
     state: { level: "idle", word: "" },
-    lines: [openText(open)],
-  }));
-  const upstreams = data.upstreams.rows.map(({ name, state, open }): NodeShown => ({
-    name,
-    state,
-    lines: [openText(open)],
   }));
   const lonely = [
-    ...callers.length === 0 ? ["uncalled"] : [],
-    ...upstreams.length === 0 ? ["alone"] : [],
+    ...calling.length === 0 ? ["uncalled"] : [],
+    ...upstreams.rows.length === 0 ? ["alone"] : [],
   ];
+  const period = traffic.isWhole
+    ? `since the start, ${spanText(traffic.periodMs)} ago`
+    : `over the last ${Math.round(traffic.periodMs / 1_000)} s`;
   return html`
     <section class="panel wide" aria-labelledby="map">
-      <h2 id="map">Traffic</h2>
+      <h2 id="map">Traffic <small>${period}</small></h2>
       <div class="map">
         <h3>Callers</h3>
-        ${nodes(callers, { side: "callers", empty: "Nobody calls this service now." })}
+        ${nodes(calling, {
+          side: "callers",
+          more: callers.more,
+          empty: "No service has called this one.",
+        })}
         <h3 class="unseen">This service</h3>
-        <div class="self ${lonely.join(" ")}"><b>${service || "no service yet"}</b></div>
+        <div class="self ${lonely.join(" ")}">
+          <b>${service || "no service yet"}</b>
+          ${selfLine("in", traffic.flows.get(flowKey("inbound")), traffic.inbound)}
+          ${selfLine("out", traffic.flows.get(flowKey("outbound")), traffic.outbound)}
+        </div>
         <h3>Upstreams</h3>
-        ${nodes(upstreams, { side: "upstreams", empty: "This service declares no upstream." })}
+        ${nodes(upstreams.rows, {
+          side: "upstreams",
+          more: upstreams.more,
+          empty: "This service declares no upstream.",
+        })}
       </div>
     </section>
   `;
 }
 
-function openText(open: number): string {
-  return open === 1 ? "1 open connection" : `${open} open connections`;
+function selfLine(
+  side: "in" | "out",
+  flow: FlowShown | undefined,
+  rates: readonly number[],
+): Html | "" {
+  if (!flow) return "";
+  return html`
+    <p class="flow"><span class="side">${side}</span> ${rateAndErrors(flow)} ${spark(
+      rates,
+      side,
+    )}</p>
+  `;
+}
+
+function rateAndErrors(flow: FlowShown): Html {
+  return html`<strong>${rateText(flow.perSecond)}</strong> per second${
+    flow.perSecond === 0
+      ? ""
+      : html`, <span class="${errorLevel(flow)}">${percentText(flow.errorShare)} errors</span>`
+  }`;
+}
+
+/** A line over time; numbers beside it say the same. */
+function spark(rates: readonly number[], side: "in" | "out"): Html | "" {
+  if (rates.length < 2) return "";
+  const top = Math.max(...rates, 0.1);
+  const step = 100 / (rates.length - 1);
+  const points = rates.map((rate, at) =>
+    `${(at * step).toFixed(1)},${(27 - 25 * rate / top).toFixed(1)}`
+  );
+  const area = `0,28 ${points.join(" ")} 100,28`;
+  return html`
+    <svg class="spark ${side}" viewBox="0 0 100 28" preserveAspectRatio="none" aria-hidden="true">
+      <polygon points="${area}" />
+      <polyline points="${points.join(" ")}" />
+    </svg>
+  `;
 }
 
 function nodes(
   all: readonly NodeShown[],
-  { side, empty }: { readonly side: "callers" | "upstreams"; readonly empty: string },
+  { side, more, empty }: {
+    readonly side: "callers" | "upstreams";
+    readonly more: number;
+    readonly empty: string;
+  },
 ): Html {
   if (all.length === 0) return html`<p class="empty">${empty}</p>`;
   return html`
-    <ul class="${side}">${all.map(({ name, state, lines }) =>
-      html`
-        <li data-key="${name}">
-          <div class="node ${state.level}">
-            <b>${name}</b> ${state.word === ""
-              ? ""
-              : html`<span class="mark ${state.level}">${state.word}</span>`}
-            ${lines.map((line) => html`<span class="sub">${line}</span>`)}
-          </div>
-        </li>
-      `
-    )}</ul>
+    <div>
+      <ul class="${side}">${all.map(node)}</ul>
+      ${more === 0 ? "" : html`<p class="more">and ${String(more)} more</p>`}
+    </div>
+  `;
+}
+
+function node({ name, state, flow, open }: NodeShown): Html {
+  const own = flow.perSecond > 0 && flow.errorShare === 0 ? "ok" : errorLevel(flow);
+  const level = state.level === "idle" ? own : state.level;
+  return html`
+    <li data-key="${name}">
+      <div class="node ${level}">
+        <b>${name}</b> ${state.word === ""
+          ? ""
+          : html`<span class="mark ${state.level}">${state.word}</span>`}
+        <span class="sub">${rateAndErrors(flow)}</span>
+        <span class="sub">${flow.perSecond === 0
+          ? ""
+          : `p50 ${latencyText(flow.p50Ms)}, p99 ${latencyText(flow.p99Ms)}, `}${open === 1
+          ? "1 connection"
+          : `${open} connections`} open</span>
+      </div>
+    </li>
   `;
 }

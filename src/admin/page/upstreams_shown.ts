@@ -1,6 +1,7 @@
 /** Upstreams for the page at `/`: routes, splits, targets and endpoints with their health. @module */
 
 import { formatAddress, formatSpanMs } from "../../base/mod.ts";
+import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import { type DataView, type EndpointView, routeView } from "../../proxy/mod.ts";
 import {
   type ChainPart,
@@ -12,6 +13,7 @@ import {
 } from "../../snapshot/mod.ts";
 import { failureText, keepsFailing, type UpstreamTrouble } from "../upstream_troubles.ts";
 import type { AdminView } from "../view.ts";
+import { flowKey, type FlowShown, NO_FLOW, type TrafficShown } from "./traffic_history.ts";
 
 /** `ok` is green, `warn` is amber, `bad` is red; `idle` has no colour. */
 export type Level = "ok" | "warn" | "bad" | "idle";
@@ -30,6 +32,7 @@ export interface UpstreamShown {
   readonly protocol: string;
   /** Open connections of callers. */
   readonly open: number;
+  readonly flow: FlowShown;
   readonly state: StateShown;
   readonly routes: readonly RouteShown[];
   readonly targets: readonly TargetShown[];
@@ -40,6 +43,7 @@ export interface UpstreamShown {
 interface RouteShown {
   readonly name: string;
   readonly matches: string;
+  readonly flow: FlowShown;
   readonly splits: readonly SplitShown[];
 }
 
@@ -69,6 +73,7 @@ interface EndpointShown {
   readonly state: StateShown;
   /** Why it is not healthy; `""`: it is. */
   readonly why: string;
+  readonly flow: FlowShown;
 }
 
 const LIMITS = { upstreams: 40, routes: 25, targets: 12, endpoints: 16 } as const;
@@ -77,7 +82,8 @@ const ORDER: Readonly<Record<Level, number>> = { bad: 0, warn: 1, ok: 2, idle: 3
 /** Unusable upstreams first; `more`: those that the page leaves out. */
 export function upstreamsShown(
   view: Pick<AdminView, "snapshot" | "source" | "refused">,
-  { endpoints, connections, troubles }: Pick<DataView, "endpoints" | "connections"> & {
+  { endpoints, connections, traffic, troubles }: Pick<DataView, "endpoints" | "connections"> & {
+    readonly traffic: TrafficShown;
     readonly troubles: readonly UpstreamTrouble[];
   },
 ): { readonly upstreams: readonly UpstreamShown[]; readonly more: number } {
@@ -90,6 +96,7 @@ export function upstreamsShown(
       snapshot,
       byTarget,
       isUnusable: unusable.has(part.id),
+      flow: (...key) => traffic.flows.get(flowKey(...key)) ?? NO_FLOW,
       open: connections.filter(({ listener }) => listener === part.id).length,
     })
   );
@@ -115,6 +122,7 @@ function unservedUpstream(
     address: localAddressOf({ bind: upstream.bind ?? null }),
     protocol: "",
     open: 0,
+    flow: NO_FLOW,
     state,
     routes: [],
     targets: [],
@@ -127,22 +135,32 @@ function nameIn(id: string): string {
   return id.replace(/\?.*$/, "").replace(/^.*[:/]/, "");
 }
 
+type FlowOf = (...key: Parameters<typeof flowKey>) => FlowShown;
+
 function servedUpstream(
   part: UpstreamPart,
-  { snapshot, byTarget, isUnusable, open }: {
+  { snapshot, byTarget, isUnusable, open, flow }: {
     readonly snapshot: Snapshot;
     readonly byTarget: ReadonlyMap<string, readonly EndpointView[]>;
     readonly isUnusable: boolean;
     readonly open: number;
+    readonly flow: FlowOf;
   },
 ): UpstreamShown {
   const chain: ChainPart | undefined = snapshot.chains[part.chain];
   const resolvers = Object.values(chain?.resolvers ?? {});
   const keys = [...new Set(resolvers.flatMap(({ targets }) => targets))].slice(0, LIMITS.targets);
+  const label = upstreamLabel(part);
   const targets = keys.flatMap((key) => {
     const target = snapshot.targets[key];
     return target
-      ? [targetShown(target, { seen: byTarget.get(key) ?? [], http: !!part.http })]
+      ? [
+        targetShown(target, {
+          seen: byTarget.get(key) ?? [],
+          http: !!part.http,
+          flow: (address) => flow("endpoint", label, key, address),
+        }),
+      ]
       : [];
   });
   const routes = chain?.routes ?? [];
@@ -160,11 +178,13 @@ function servedUpstream(
     ),
     protocol: part.http?.protocol ?? "tcp",
     open,
+    flow: flow("upstream", label),
     routes: routes.slice(0, LIMITS.routes).map((route) => {
       const whole = route.splits.reduce((sum, { weight }) => sum + weight, 0);
       return {
         name: route.name,
         matches: routeView(route).matches,
+        flow: flow("route", label, route.name === DEFAULT_ROUTE ? "" : route.name),
         splits: route.splits.map(({ weight, resolver }) => ({
           share: whole === 0 ? 0 : weight / whole,
           targets: (chain?.resolvers[resolver]?.targets ?? []).map(targetName),
@@ -183,16 +203,21 @@ function targetName(key: string): string {
 
 function targetShown(
   part: TargetPart,
-  { seen, http }: { readonly seen: readonly EndpointView[]; readonly http: boolean },
+  { seen, http, flow }: {
+    readonly seen: readonly EndpointView[];
+    readonly http: boolean;
+    readonly flow: (address: string) => FlowShown;
+  },
 ): TargetShown {
   const live = seen.map((endpoint): EndpointShown => {
     const { id, address, weight, active } = endpoint;
-    return { id, address, weight, active, ...healthOf(endpoint, http) };
+    return { id, address, weight, active, flow: flow(address), ...healthOf(endpoint, http) };
   });
   const critical = part.unhealthy.map(({ id, host, port, weight }): EndpointShown => {
     const address = formatAddress({ kind: "tcp", host, port });
     const state = { level: "bad", word: "critical" } as const;
-    return { id, address, weight, active: 0, state, why: "its checks fail, so it is not dialled" };
+    const why = "its checks fail, so it is not dialled";
+    return { id, address, weight, active: 0, flow: NO_FLOW, state, why };
   });
   const all = worstFirst([...critical, ...live]);
   const endpoints = all.slice(0, LIMITS.endpoints);

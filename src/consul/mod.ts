@@ -4,6 +4,8 @@ import type { Consul } from "./model/consul.ts";
 import type { ServersOptions } from "./servers/types.ts";
 
 export { type ConsulDeps, createAgent } from "./create_agent.ts";
+export { readTlsFiles } from "./http/files.ts";
+export { agentCredentials } from "./http/tls_credentials.ts";
 export {
   agentAddressText,
   type AgentFlags,
@@ -12,7 +14,7 @@ export {
 } from "./http/options.ts";
 export * from "./model/config_entries.ts";
 export * from "./model/consul.ts";
-export { DATAPLANE_FLAGS } from "./model/flag_names.ts";
+export { DATAPLANE_FLAGS, PROXY_FLAGS } from "./model/flag_names.ts";
 export * from "./model/values.ts";
 export { CONFIG_KEYS, type ConfigKey, KEY_PLACES, type KeyPlace } from "./replies/config_keys.ts";
 export { readPermission } from "./replies/intentions.ts";

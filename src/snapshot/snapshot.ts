@@ -3,8 +3,9 @@
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
 import type { HashPolicy, RouteMatch } from "../chain/mod.ts";
-import type { HeaderChanges, LogFormat, PathRules, TraceForm } from "../http/mod.ts";
+import type { HeaderChanges, LogFormat, PathRules } from "../http/mod.ts";
 import type { CertificatePair, OnDemandRules, Validation } from "../identity/mod.ts";
+import type { TracingPart } from "./tracing_part.ts";
 import type { IntentionPolicy } from "../policy/mod.ts";
 
 export interface SnapshotPart {
@@ -146,40 +147,6 @@ export interface AccessLogPart extends SnapshotPart {
 export type AccessLogTarget =
   | { readonly kind: "stdout" | "stderr" }
   | { readonly kind: "file"; readonly path: string };
-
-/** Spans of requests, and of connections where asked. */
-export interface TracingPart extends SnapshotPart {
-  readonly sampling: {
-    /** Share of the traces that begin here, from 0 to 1. */
-    readonly ratio: number;
-    /** Share of the sampled requests, whoever decided; 1: all of them. */
-    readonly atMost: number;
-    /** A decision of the caller counts before `ratio`. */
-    readonly obeysCaller: boolean;
-  };
-  readonly propagation: {
-    /** Forms of headers that are read, in this order. */
-    readonly read: readonly TraceForm[];
-    readonly write: readonly TraceForm[];
-    /** Forms that a request carries are written as well. */
-    readonly writesCarried: boolean;
-  };
-  /** Connections that carry bytes have spans, too. */
-  readonly connections: boolean;
-  readonly collector: TraceCollector;
-  /** Name of the service in the spans. */
-  readonly service: string;
-  /** More attributes of the resource. */
-  readonly resource: Readonly<Record<string, string>>;
-}
-
-export interface TraceCollector {
-  readonly format: "otlp_json" | "zipkin_json";
-  /** `http://127.0.0.1:4318/v1/traces`. */
-  readonly url: string;
-  /** Header fields of each request; their values are never shown. */
-  readonly headers: Readonly<Record<string, string>>;
-}
 
 /** Key and name of the public listener in {@link Snapshot.inbound}. */
 export const INBOUND_KEY = "inbound";

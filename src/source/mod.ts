@@ -12,7 +12,7 @@ export * from "./file/file_source.ts";
 export { bundle, type Bundled } from "./plugins/bundle.ts";
 export { PluginWatch } from "./plugins/plugin_watch.ts";
 export { troublesOf } from "./shell/source_report.ts";
-export type { TracingChoice } from "./parts/tracing.ts";
+export { collectorOf, OTLP_PROTOCOLS, parseShare, ZIPKIN_PATH } from "./parts/tracing.ts";
 export * from "./parts/judge_credentials.ts";
 export type { SecretsReport } from "./shell/secrets_link.ts";
 export * from "./shell/source.ts";

@@ -1,6 +1,7 @@
 /** Messages of Protocol Buffers (proto3) to plain values and back, by a table of their fields. @module */
 
 import {
+  FIXED32,
   FIXED64,
   LENGTH_DELIMITED,
   ProtobufReader as Reader,
@@ -28,7 +29,7 @@ export function plainList(value: unknown): readonly PlainMessage[] {
  * Messages by name, each with its fields by name: number and type, as in `.proto` files. The type may
  * follow `repeated`, `map` (with texts as keys), or `oneof`, of which a message has one at most. A type is
  * a scalar one, the name of a message, or `enum` and the names of its values, from 0 on. An `int64` is a
- * number, a `uint64` the text of its digits.
+ * number, a `uint64` or `fixed64` the text of its digits.
  *
  * @example
  * { Leaf: { name: "1 string" }, Tree: { leaves: "1 repeated Leaf", kind: "2 enum NONE SOME" } }
@@ -43,6 +44,8 @@ const SCALARS = [
   "uint32",
   "int64",
   "uint64",
+  "fixed32",
+  "fixed64",
   "double",
 ] as const;
 type Scalar = typeof SCALARS[number];
@@ -130,6 +133,10 @@ export class Protobuf {
         return writer.double(number, Number(value));
       case "uint64":
         return writer.digits(number, BigInt(String(value)));
+      case "fixed32":
+        return writer.fixed32(number, Number(value));
+      case "fixed64":
+        return writer.fixed64(number, BigInt(String(value)));
       case "enum":
         return writer.integer(number, values.indexOf(String(value)));
       default:
@@ -211,6 +218,10 @@ export class Protobuf {
         const low = reader.varint();
         return ((BigInt(reader.high >>> 0) << 32n) | BigInt(low)).toString();
       }
+      case "fixed32":
+        return reader.fixed32();
+      case "fixed64":
+        return reader.fixed64().toString();
       case "uint32":
         return reader.varint();
       case "int32":
@@ -239,11 +250,12 @@ function fieldOf(name: string, text: string): Field {
 function isDefault({ rule, type, values }: Field, value: unknown): boolean {
   if (rule !== "single" || type === "message") return false;
   if (type === "bytes") return (value as Uint8Array).length === 0;
-  if (type === "uint64") return value === "0";
+  if (type === "uint64" || type === "fixed64") return value === "0";
   return value === "" || value === 0 || value === false || (type === "enum" && value === values[0]);
 }
 
 function wireTypeOf({ type, rule }: Field): number {
   if (rule === "map" || ["string", "bytes", "message"].includes(type)) return LENGTH_DELIMITED;
-  return type === "double" ? FIXED64 : VARINT;
+  if (type === "fixed32") return FIXED32;
+  return type === "double" || type === "fixed64" ? FIXED64 : VARINT;
 }

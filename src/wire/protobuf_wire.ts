@@ -3,7 +3,7 @@
 export const VARINT = 0;
 export const FIXED64 = 1;
 export const LENGTH_DELIMITED = 2;
-const FIXED32 = 5;
+export const FIXED32 = 5;
 
 /** Ten thousand resources have some 30,000. An empty field takes two bytes, and many times that in memory. */
 const FIELDS_LIMIT = 200_000;
@@ -55,6 +55,18 @@ export class ProtobufReader {
     return this.#view.getFloat64(this.at - 8, true);
   }
 
+  /** An unsigned number of 32 bits. */
+  fixed32(): number {
+    this.at += 4;
+    return this.#view.getUint32(this.at - 4, true);
+  }
+
+  /** An unsigned number of 64 bits. */
+  fixed64(): bigint {
+    this.at += 8;
+    return this.#view.getBigUint64(this.at - 8, true);
+  }
+
   /** End of the length-delimited value that begins here. */
   end(): number {
     const length = this.varint();
@@ -100,6 +112,20 @@ export class ProtobufWriter {
     this.#varint(number << 3 | FIXED64);
     this.#reserve(8);
     new DataView(this.bytes.buffer).setFloat64(this.length, value, true);
+    this.length += 8;
+  }
+
+  fixed32(number: number, value: number): void {
+    this.#varint(number << 3 | FIXED32);
+    this.#reserve(4);
+    new DataView(this.bytes.buffer).setUint32(this.length, value, true);
+    this.length += 4;
+  }
+
+  fixed64(number: number, value: bigint): void {
+    this.#varint(number << 3 | FIXED64);
+    this.#reserve(8);
+    new DataView(this.bytes.buffer).setBigUint64(this.length, value, true);
     this.length += 8;
   }
 

@@ -4,8 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { FinishedSpan } from "../../src/proxy/mod.ts";
 import { tracingPart } from "../../src/source/parts/tracing.ts";
-import type { TracingChoice } from "../../src/source/mod.ts";
-import type { TracingPart } from "../../src/snapshot/mod.ts";
+import type { TracingChoice, TracingPart } from "../../src/snapshot/mod.ts";
 import { startPathPair } from "../kit/engine/path_pair.ts";
 import { httpRules, intention } from "../kit/engine/snapshots.ts";
 import { eventually } from "../kit/process/process.ts";
@@ -129,7 +128,10 @@ test("the caller's decision counts before the ratio, and the position goes on", 
 });
 
 test("a trace in B3 goes on in B3, and one in Datadog's form in that", async () => {
-  await using rig = await startTracedPair({ forms: ["b3"], ratio: 0 });
+  await using rig = await startTracedPair({
+    propagation: { read: ["b3"], write: ["b3"], writesCarried: false },
+    ratio: 0,
+  });
   const single = await rig.ask([`b3: ${TRACE}-${PARENT}-1`]);
   const { web, db } = await rig.both();
   assert.deepEqual([web.traceId, web.parentId], [TRACE, PARENT]);

@@ -24,7 +24,7 @@ export function unfollowedKeys(agents: Agents): void {
     assert.match(fine.output, /answered: web-1-sidecar-proxy, service web, 1 upstreams/);
     assert.match(fine.output, /Postern does everything that this service's configuration asks/);
 
-    const config = { envoy_tracing_json: '{"http": {"key": "hidden"}}', max_conections: 0 };
+    const config = { envoy_tracing_json: '{"key": "hidden"}', max_conections: 0 };
     await mesh.configEntry({ Kind: "proxy-defaults", Name: "global", Config: config });
     const ignored = await check(mesh, "web-1");
     assert.equal(ignored.code, 0, ignored.output);

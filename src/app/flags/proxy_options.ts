@@ -4,7 +4,7 @@ import { type FlagValues, usage } from "./parse_flags.ts";
 import { defined } from "../../base/schema.ts";
 import { type Address, canonicalIpText, type LogLevel } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
-import type { TracingChoice } from "../../source/mod.ts";
+import type { TracingChoice } from "../../snapshot/mod.ts";
 import { readTracing } from "./trace_options.ts";
 import { readServersFlags } from "./servers_flags.ts";
 import {

@@ -5,9 +5,10 @@
  * @module
  */
 
+import { defined } from "../../base/schema.ts";
 import { TRACE_FORMS, type TraceForm } from "../../http/mod.ts";
-import type { TraceCollector } from "../../snapshot/mod.ts";
-import type { TracingChoice } from "../../source/mod.ts";
+import type { TraceCollector, TracingChoice } from "../../snapshot/mod.ts";
+import { collectorOf, OTLP_PROTOCOLS, parseShare, ZIPKIN_PATH } from "../../source/mod.ts";
 import { type FlagValues, quote, usage } from "./parse_flags.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -18,8 +19,6 @@ export interface TracingOptions {
   readonly warnings: readonly string[];
 }
 
-const OTLP_PATH = "/v1/traces";
-const ZIPKIN_PATH = "/api/v2/spans";
 const RESOURCE_LIMIT = 64;
 
 /** Throws `usage` for a flag that cannot be used. */
@@ -50,35 +49,6 @@ function shareOf(text: string): number {
   const share = parseShare(text);
   if (share !== undefined) return share;
   throw usage(`Cannot read -trace-sample ${quote(text)}: want a share from 0% to 100%, such as 1%`);
-}
-
-/** `1%`, `0.5%`; `undefined`: it is none. */
-export function parseShare(text: string): number | undefined {
-  const [, percent] = /^(\d{1,3}(?:\.\d{1,6})?)%$/.exec(text) ?? [];
-  const share = Number(percent) / 100;
-  return share <= 1 ? share : undefined;
-}
-
-/** A text is the reason why there is none. `addsPath`: to an address without a path, or to any. */
-export function collectorOf(
-  text: string,
-  { addsPath, headers = {} }: {
-    readonly addsPath: "to_bare" | "always" | "never";
-    readonly headers?: Readonly<Record<string, string>>;
-  },
-): TraceCollector | string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
-    return "want an address such as http://127.0.0.1:4318";
-  }
-  if (url.username !== "" || url.password !== "") {
-    return "it must not have a user and a password; OTEL_EXPORTER_OTLP_HEADERS has headers";
-  }
-  url.hash = "";
-  const isBare = url.pathname === "/" && addsPath === "to_bare";
-  if (isBare || addsPath === "always") url.pathname = url.pathname.replace(/\/$/, "") + OTLP_PATH;
-  const format = url.pathname.endsWith(ZIPKIN_PATH) ? "zipkin_json" : "otlp_json";
-  return { format, url: url.href, headers };
 }
 
 /** OpenTelemetry's names of propagators. `baggage` is carried by every proxy. */
@@ -131,7 +101,7 @@ class Variables {
     return {
       ...(collector && { collector }),
       ...this.#sampling(),
-      ...(forms && { forms }),
+      ...(forms && { propagation: { read: forms, write: forms, writesCarried: false } }),
       ...(name !== undefined && { service: name }),
       ...(Object.keys(resource).length > 0 && { resource }),
     };
@@ -165,14 +135,30 @@ class Variables {
     }
     const endpoint = this.#signal("ENDPOINT");
     if (!endpoint) return undefined;
-    const protocol = this.#signal("PROTOCOL");
-    if (protocol && protocol.text !== "http/json") {
-      this.#ignore(protocol.name, `${quote(protocol.text)} is not spoken; http/json is sent`);
-    }
+    const format = this.#format();
     const headers = this.#pairs("OTEL_EXPORTER_OTLP_HEADERS");
     Object.assign(headers, this.#pairs("OTEL_EXPORTER_OTLP_TRACES_HEADERS"));
-    const addsPath = endpoint.name.includes("_TRACES_") ? "never" : "always";
-    return this.#usable(endpoint.name, collectorOf(endpoint.text, { addsPath, headers }));
+    const isAsItIs = endpoint.name.includes("_TRACES_") || format === "otlp_grpc";
+    const addsPath = isAsItIs ? "never" : "always";
+    const collector = collectorOf(endpoint.text, { addsPath, headers });
+    if (typeof collector === "string") return this.#usable(endpoint.name, collector);
+    const files = this.#files();
+    return { ...collector, format, ...(Object.keys(files).length > 0 && { files }) };
+  }
+
+  #format(): TraceCollector["format"] {
+    const { name = "", text = "http/protobuf" } = this.#signal("PROTOCOL") ?? {};
+    const format = OTLP_PROTOCOLS[text];
+    if (format) return format;
+    this.#ignore(name, `${quote(text)} is none of ${Object.keys(OTLP_PROTOCOLS).join(", ")}`);
+    return "otlp_protobuf";
+  }
+
+  #files(): NonNullable<TraceCollector["files"]> {
+    const ca = this.#signal("CERTIFICATE")?.text;
+    const certificate = this.#signal("CLIENT_CERTIFICATE")?.text;
+    const key = this.#signal("CLIENT_KEY")?.text;
+    return defined({ ca, certificate, key });
   }
 
   #zipkin(): TraceCollector | undefined {

@@ -81,7 +81,14 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const engine = runtimeEngine();
   const stats = new Stats();
   const access = new AccessWriter({ rings: accessRings, clock, log, stats });
-  const spans = new SpanExporter({ clock, log, stats, engine, version: VERSION });
+  const spans = new SpanExporter({
+    clock,
+    random: systemRandom,
+    log,
+    stats,
+    engine,
+    version: VERSION,
+  });
   const linesLost = stats.counter(
     "log_lines_dropped_total",
     "Log lines that were lost because nobody read standard error in time",

@@ -1,6 +1,8 @@
-/** Requests to a collector of telemetry: one address, HTTP/1.1, a body, and the status of the reply. @module */
+/** Requests to a collector of telemetry, over HTTP/1.1 or gRPC. @module */
 
-import { type Clock, Deadlines, ProxyError } from "../../base/mod.ts";
+import { type Clock, Deadlines, messageOf, type Random } from "../../base/mod.ts";
+import { agentCredentials, PROXY_FLAGS, readTlsFiles } from "../../consul/mod.ts";
+import { formatStatus, GrpcChannel, type GrpcStatus } from "../../grpc/mod.ts";
 import {
   addField,
   ClientPool,
@@ -12,46 +14,144 @@ import {
   type DialTls,
   fieldOf,
   type Fields,
+  GRPC_STATUS,
   type KeptConnection,
   type ReachedServer,
   type ResetReason,
   type ResponseEvents,
   type ResponseHead,
 } from "../../http/mod.ts";
+import type { TraceCollector } from "../../snapshot/mod.ts";
 
-export interface CollectorReply {
-  readonly status: number;
-  /** `Retry-After`; `""`: none. */
-  readonly retryAfter: string;
+export type CollectorOutcome =
+  | { readonly kind: "taken" }
+  | { readonly kind: "refused"; readonly reason: string }
+  /** It may be taken later; `afterMs`: when the collector says when. */
+  | { readonly kind: "unreachable"; readonly reason: string; readonly afterMs?: number };
+
+/** The connection to one collector. */
+export interface CollectorLink {
+  /** Never rejects. */
+  post(headers: Readonly<Record<string, string>>, body: Uint8Array): Promise<CollectorOutcome>;
+  close(): void;
 }
 
-export interface CollectorPost {
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Uint8Array;
+export interface CollectorDeps {
+  readonly engine: DialEngine;
+  readonly clock: Clock;
+  readonly random: Random;
 }
 
 const CONNECT_MS = 5_000;
 const REPLY_MS = 10_000;
+const KEEP_ALIVE_MS = 30_000;
 /** Requests at a time are few: each waits for its reply. */
 const WAITING_LIMIT = 8;
+const LONGEST_WAIT_MS = 30_000;
+/** Statuses of a collector that may take the same request later (OTLP). */
+const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504]);
+const PASSING_GRPC: ReadonlySet<number> = new Set([
+  GRPC_STATUS.cancelled,
+  GRPC_STATUS.deadlineExceeded,
+  GRPC_STATUS.resourceExhausted,
+  GRPC_STATUS.aborted,
+  GRPC_STATUS.outOfRange,
+  GRPC_STATUS.unavailable,
+  GRPC_STATUS.dataLoss,
+]);
+const EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-export class CollectorClient {
-  readonly #url: URL;
+/** Throws `config_invalid` where the files for TLS cannot be used. */
+export function openCollector(collector: TraceCollector, deps: CollectorDeps): CollectorLink {
+  const url = new URL(collector.url);
+  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  const tls = url.protocol === "https:" ? tlsOf(collector, host, deps.clock) : null;
+  const place = { url, host, tls, headers: collector.headers };
+  return collector.format === "otlp_grpc" ? new GrpcLinkTo(place, deps) : new HttpLink(place, deps);
+}
+
+interface CollectorPlace {
+  readonly url: URL;
+  readonly host: string;
+  readonly tls: DialTls | null;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+function tlsOf({ files = {} }: TraceCollector, host: string, clock: Clock): DialTls {
+  const { ca: caFile = "", certificate: certFile = "", key: keyFile = "" } = files;
+  const texts = readTlsFiles({
+    caFile,
+    caPath: "",
+    certFile,
+    keyFile,
+    serverName: "",
+    verify: true,
+    names: {
+      ...PROXY_FLAGS,
+      caFile: "OTEL_EXPORTER_OTLP_CERTIFICATE",
+      ca: "OTEL_EXPORTER_OTLP_CERTIFICATE",
+      cert: "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+      key: "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+      serverName: "the host of its address",
+    },
+  });
+  const credentials = agentCredentials(texts, { host, clock });
+  return { serverName: host, material: () => credentials };
+}
+
+function portOf({ url: { port }, tls }: CollectorPlace): number {
+  return port === "" ? (tls ? 443 : 80) : Number(port);
+}
+
+class GrpcLinkTo implements CollectorLink {
+  readonly #channel: GrpcChannel;
+
+  constructor(place: CollectorPlace, deps: CollectorDeps) {
+    const { host, tls, headers } = place;
+    this.#channel = new GrpcChannel({
+      ...deps,
+      addresses: [{ kind: "tcp", host, port: portOf(place) }],
+      tls,
+      metadata: headers,
+      keepAliveMs: KEEP_ALIVE_MS,
+      keepAliveTimeoutMs: CONNECT_MS,
+      limits: { connectMs: CONNECT_MS, firstMessageMs: REPLY_MS, quietMs: REPLY_MS },
+    });
+  }
+
+  post(_headers: unknown, body: Uint8Array): Promise<CollectorOutcome> {
+    return new Promise((resolve) => {
+      const bytes = { encode: (message: Uint8Array) => message, decode: () => undefined };
+      const call = this.#channel.open(EXPORT, bytes, {
+        // A partial success has no remedy.
+        onMessage() {},
+        onEnd: (status) => resolve(outcomeOfCall(status)),
+      });
+      call.send(body);
+      call.halfClose();
+    });
+  }
+
+  close(): void {
+    this.#channel.close();
+  }
+}
+
+function outcomeOfCall(status: GrpcStatus): CollectorOutcome {
+  if (status.code === GRPC_STATUS.ok) return { kind: "taken" };
+  const kind = PASSING_GRPC.has(status.code) ? "unreachable" : "refused";
+  return { kind, reason: formatStatus(status) };
+}
+
+class HttpLink implements CollectorLink {
+  readonly #place: CollectorPlace;
   readonly #clock: Clock;
   readonly #pool: ClientPool<ReachedServer, DialFailure>;
 
-  /** `tls`: for an `https` address. */
-  constructor(url: URL, options: {
-    readonly engine: DialEngine;
-    readonly clock: Clock;
-    readonly tls: DialTls | null;
-  }) {
-    const { engine, clock, tls } = options;
-    this.#url = url;
+  constructor(place: CollectorPlace, { engine, clock }: CollectorDeps) {
+    const { host, tls } = this.#place = place;
     this.#clock = clock;
-    const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-    const port = url.port === "" ? (tls ? 443 : 80) : Number(url.port);
-    const address = { kind: "tcp", host, port } as const;
+    const address = { kind: "tcp", host, port: portOf(place) } as const;
     this.#pool = new ClientPool({
       clock,
       timers: clock,
@@ -65,16 +165,21 @@ export class CollectorClient {
     });
   }
 
-  /** Rejects where no complete reply comes in time. */
-  async post(post: CollectorPost): Promise<CollectorReply> {
-    const request = new CollectorRequest(this.#url, post);
+  async post(
+    headers: Readonly<Record<string, string>>,
+    body: Uint8Array,
+  ): Promise<CollectorOutcome> {
+    const { url, headers: own } = this.#place;
+    const request = new CollectorRequest(url, { headers: { ...own, ...headers }, body });
     const late = this.#clock.after(REPLY_MS, () => request.fail(`no reply in ${REPLY_MS} ms`));
     const dial = this.#pool.reach({
       onDialled: (connection) => request.start(connection),
       onFailed: ({ reason }) => request.fail(reason),
     });
     try {
-      return await request.reply;
+      return outcomeOf(await request.reply, this.#clock.now());
+    } catch (error) {
+      return { kind: "unreachable", reason: messageOf(error) };
     } finally {
       late.cancel();
       dial.cancel();
@@ -87,19 +192,37 @@ export class CollectorClient {
   }
 }
 
+function outcomeOf({ status, fields }: ResponseHead, nowMs: number): CollectorOutcome {
+  if (status >= 200 && status < 300) return { kind: "taken" };
+  const reason = `the collector answered ${status}`;
+  if (!PASSING.has(status)) return { kind: "refused", reason };
+  const afterMs = retryAfterMs(fieldOf(fields, "retry-after") ?? "", nowMs);
+  return { kind: "unreachable", reason, ...(afterMs !== undefined && { afterMs }) };
+}
+
+/** Seconds, or a date (RFC 9110 10.2.3). */
+function retryAfterMs(text: string, nowMs: number): number | undefined {
+  if (text === "") return undefined;
+  const ms = /^\d{1,6}$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - nowMs;
+  return Number.isNaN(ms) ? undefined : Math.min(Math.max(ms, 0), LONGEST_WAIT_MS);
+}
+
 class CollectorRequest implements ResponseEvents {
   readonly #url: URL;
-  readonly #post: CollectorPost;
-  readonly #reply = Promise.withResolvers<CollectorReply>();
+  readonly #post: { readonly headers: Readonly<Record<string, string>>; readonly body: Uint8Array };
+  readonly #reply = Promise.withResolvers<ResponseHead>();
   #exchange: ReturnType<KeptConnection<ReachedServer>["request"]> | undefined;
   #head: ResponseHead | undefined;
 
-  constructor(url: URL, post: CollectorPost) {
+  constructor(url: URL, post: {
+    readonly headers: Readonly<Record<string, string>>;
+    readonly body: Uint8Array;
+  }) {
     this.#url = url;
     this.#post = post;
   }
 
-  get reply(): Promise<CollectorReply> {
+  get reply(): Promise<ResponseHead> {
     return this.#reply.promise;
   }
 
@@ -129,9 +252,7 @@ class CollectorRequest implements ResponseEvents {
   }
 
   fail(fact: string): void {
-    this.#reply.reject(
-      new ProxyError("endpoint_refused", `Cannot reach ${this.#url.origin}: ${fact}`),
-    );
+    this.#reply.reject(new Error(`cannot reach ${this.#url.origin}: ${fact}`));
     this.#exchange?.reset("cancelled");
   }
 
@@ -146,8 +267,7 @@ class CollectorRequest implements ResponseEvents {
   onData(): void {}
 
   onEnd(): void {
-    const { status = 0, fields = [] } = this.#head ?? {};
-    this.#reply.resolve({ status, retryAfter: fieldOf(fields, "retry-after") ?? "" });
+    if (this.#head) this.#reply.resolve(this.#head);
   }
 
   onDrain(): void {}

@@ -9,26 +9,21 @@ import { hostname } from "node:os";
 import process from "node:process";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
-import {
-  type Clock,
-  type Counter,
-  type Log,
-  messageOf,
-  sleep,
-  type Stats,
-} from "../../base/mod.ts";
-import type { DialEngine } from "../../http/mod.ts";
+import { type Counter, type Log, messageOf, sleep, type Stats } from "../../base/mod.ts";
 import type { FinishedSpan } from "../../proxy/mod.ts";
 import { sameContent, type Snapshot, type TracingPart } from "../../snapshot/mod.ts";
-import { CollectorClient, type CollectorReply } from "./collector.ts";
-import { otlpTraces, type SpanOrigin } from "./otlp_json.ts";
+import {
+  type CollectorDeps,
+  type CollectorLink,
+  type CollectorOutcome,
+  openCollector,
+} from "./collector.ts";
+import { otlpJson, otlpProtobuf, type SpanOrigin } from "./otlp.ts";
 import { zipkinSpans } from "./zipkin_json.ts";
 
-export interface SpanExporterOptions {
-  readonly clock: Clock;
+export interface SpanExporterOptions extends CollectorDeps {
   readonly log: Log;
   readonly stats: Stats;
-  readonly engine: DialEngine;
   readonly version: string;
 }
 
@@ -42,16 +37,14 @@ const RETRY_MS = { first: 1_000, most: 30_000 } as const;
 const TRIES = 5;
 /** The last spans of a process may take this long. */
 const LAST_MS = 1_500;
-/** Statuses of a collector that may take the same request later (OTLP/HTTP). */
-const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504]);
-
+const ENCODER = new TextEncoder();
 const compress = promisify(gzip);
 
 export class SpanExporter {
   readonly #options: SpanExporterOptions;
   #part: TracingPart | null = null;
   #origin: SpanOrigin | undefined;
-  #client: CollectorClient | undefined;
+  #link: CollectorLink | undefined;
   #queue: FinishedSpan[] = [];
   #running: Promise<void> | undefined;
   #wake: AbortController | undefined;
@@ -68,7 +61,7 @@ export class SpanExporter {
     const { tracing, proxyId, datacenter } = snapshot;
     const before = this.#part;
     if (before?.version === tracing?.version) return;
-    const { clock, engine, stats, version } = this.#options;
+    const { stats, version } = this.#options;
     this.#part = tracing;
     if (tracing === null) return this.#drop();
     this.#counters ??= createCounters(stats);
@@ -83,13 +76,14 @@ export class SpanExporter {
         ...tracing.resource,
       },
     };
-    if (this.#client && sameContent(before?.collector, tracing.collector)) return;
-    this.#client?.close();
-    this.#client = new CollectorClient(new URL(tracing.collector.url), {
-      engine,
-      clock,
-      tls: null,
-    });
+    if (this.#link && sameContent(before?.collector, tracing.collector)) return;
+    this.#link?.close();
+    this.#link = undefined;
+    try {
+      this.#link = openCollector(tracing.collector, this.#options);
+    } catch (error) {
+      this.#report(messageOf(error));
+    }
   }
 
   /** Spans of a worker; `lost`: spans that it dropped. */
@@ -117,8 +111,8 @@ export class SpanExporter {
   #drop(): void {
     if (this.#queue.length > 0) this.#counters?.lost("closed").add(this.#queue.length);
     this.#queue = [];
-    this.#client?.close();
-    this.#client = undefined;
+    this.#link?.close();
+    this.#link = undefined;
   }
 
   async #run(): Promise<void> {
@@ -145,31 +139,20 @@ export class SpanExporter {
     }
   }
 
-  async #send(batch: readonly FinishedSpan[]): Promise<Outcome> {
-    const client = this.#client;
-    const collector = this.#part?.collector;
+  async #send(batch: readonly FinishedSpan[]): Promise<CollectorOutcome> {
+    const link = this.#link;
+    const part = this.#part;
     const origin = this.#origin;
-    if (!client || !collector || !origin) {
-      return { kind: "refused", reason: "no collector is configured any more" };
-    }
-    const isOtlp = collector.format === "otlp_json";
-    const service = this.#part?.service ?? "";
-    const text = JSON.stringify(
-      isOtlp ? otlpTraces(batch, origin) : zipkinSpans(batch, service),
-    );
-    try {
-      // Not every server of Zipkin's API decompresses.
-      const body = isOtlp ? new Uint8Array(await compress(text)) : new TextEncoder().encode(text);
-      const headers = {
-        ...collector.headers,
-        "content-type": "application/json",
-        ...(isOtlp && { "content-encoding": "gzip" }),
-        "user-agent": `postern/${origin.version}`,
-      };
-      return outcomeOf(await client.post({ headers, body }), this.#options.clock.now());
-    } catch (error) {
-      return { kind: "unreachable", reason: messageOf(error) };
-    }
+    if (!link || !part || !origin) return { kind: "refused", reason: "there is no collector" };
+    const body = bodyOf(batch, { part, origin });
+    const headers = {
+      "content-type": CONTENT_TYPES[part.collector.format],
+      "user-agent": `postern/${origin.version}`,
+    };
+    // Not every server of Zipkin's API decompresses, and gRPC has a way of its own.
+    if (!part.collector.format.match(/^otlp_(?:json|protobuf)$/)) return link.post(headers, body);
+    const zipped = new Uint8Array(await compress(body));
+    return await link.post({ ...headers, "content-encoding": "gzip" }, zipped);
   }
 
   #report(reason: string): void {
@@ -187,25 +170,27 @@ export class SpanExporter {
 
 type LossReason = "worker_full" | "queue_full" | "refused" | "unreachable" | "closed";
 
-type Outcome =
-  | { readonly kind: "taken" }
-  | { readonly kind: "refused"; readonly reason: string }
-  /** It may be taken later; `afterMs`: when the collector says when. */
-  | { readonly kind: "unreachable"; readonly reason: string; readonly afterMs?: number };
+const CONTENT_TYPES = {
+  otlp_json: "application/json",
+  otlp_protobuf: "application/x-protobuf",
+  otlp_grpc: "",
+  zipkin_json: "application/json",
+} as const;
 
-function outcomeOf({ status, retryAfter }: CollectorReply, nowMs: number): Outcome {
-  if (status >= 200 && status < 300) return { kind: "taken" };
-  const reason = `the collector answered ${status}`;
-  if (!PASSING.has(status)) return { kind: "refused", reason };
-  const afterMs = retryAfterMs(retryAfter, nowMs);
-  return { kind: "unreachable", reason, ...(afterMs !== undefined && { afterMs }) };
-}
-
-/** Seconds, or a date (RFC 9110 10.2.3). */
-function retryAfterMs(text: string, nowMs: number): number | undefined {
-  if (text === "") return undefined;
-  const ms = /^\d{1,6}$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - nowMs;
-  return Number.isNaN(ms) ? undefined : Math.min(Math.max(ms, 0), RETRY_MS.most);
+function bodyOf(
+  batch: readonly FinishedSpan[],
+  { part, origin }: { readonly part: TracingPart; readonly origin: SpanOrigin },
+): Uint8Array {
+  const { service, collector: { format } } = part;
+  switch (format) {
+    case "otlp_json":
+      return ENCODER.encode(otlpJson(batch, origin));
+    case "otlp_protobuf":
+    case "otlp_grpc":
+      return otlpProtobuf(batch, origin);
+    case "zipkin_json":
+      return ENCODER.encode(JSON.stringify(zipkinSpans(batch, service)));
+  }
 }
 
 function createCounters(stats: Stats) {

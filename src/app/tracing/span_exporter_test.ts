@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { gunzipSync } from "node:zlib";
 import { recordingLog } from "../../../test/kit/engine/path_pair.ts";
-import { Stats, systemClock } from "../../base/mod.ts";
+import { startTestCollector } from "../../../test/kit/wire/collector.ts";
+import { Stats, systemClock, systemRandom } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
 import type { FinishedSpan } from "../../proxy/mod.ts";
 import type { TraceCollector, TracingPart } from "../../snapshot/mod.ts";
@@ -24,45 +22,12 @@ const SPAN: FinishedSpan = {
   error: "endpoint_refused",
 };
 
-interface Taken {
-  readonly url: string;
-  readonly headers: Readonly<Record<string, unknown>>;
-  readonly body: unknown;
-}
-
-/** A collector that answers with these statuses in turn, then 200. */
-async function startCollector(
-  answers: readonly (readonly [number, Record<string, string>])[] = [],
-) {
-  const taken: Taken[] = [];
-  const waiting = [...answers];
-  const serve = async (request: IncomingMessage, response: ServerResponse) => {
-    const chunks: Uint8Array[] = [];
-    for await (const chunk of request) chunks.push(chunk);
-    const bytes = Buffer.concat(chunks);
-    const isZipped = request.headers["content-encoding"] === "gzip";
-    const text = (isZipped ? gunzipSync(bytes) : bytes).toString();
-    taken.push({ url: request.url ?? "", headers: request.headers, body: JSON.parse(text) });
-    const [status, headers] = waiting.shift() ?? [200, {}];
-    response.writeHead(status, { ...headers, "content-type": "application/json" }).end("{}");
-  };
-  const server = createServer((request, response) => void serve(request, response));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return {
-    taken,
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
-}
-
 function startExporter(collector: TraceCollector) {
   const stats = new Stats();
   const { log, lines } = recordingLog();
   const exporter = new SpanExporter({
     clock: systemClock,
+    random: systemRandom,
     log,
     stats,
     engine: runtimeEngine(),
@@ -88,7 +53,7 @@ function startExporter(collector: TraceCollector) {
 }
 
 test("OTLP carries a span with its resource, after the collector has refused it for a moment", async () => {
-  await using collector = await startCollector([[503, { "retry-after": "0" }]]);
+  await using collector = await startTestCollector({ answers: [[503, { "retry-after": "0" }]] });
   const { exporter, counts, lines } = startExporter({
     format: "otlp_json",
     url: `${collector.url}/v1/traces`,
@@ -145,7 +110,7 @@ interface OtlpBody {
 }
 
 test("Zipkin's form has microseconds and texts", async () => {
-  await using collector = await startCollector();
+  await using collector = await startTestCollector();
   const url = `${collector.url}/api/v2/spans`;
   const { exporter } = startExporter({ format: "zipkin_json", url, headers: {} });
   exporter.take([SPAN], 0);

@@ -9,6 +9,7 @@ import type { OutlierPolicy } from "../../balance/mod.ts";
 import type { Address, BindAddress } from "../../base/mod.ts";
 import type { HeaderChanges } from "../../http/mod.ts";
 import type { Intention } from "../../policy/mod.ts";
+import type { TracingChoice } from "../../snapshot/mod.ts";
 
 /** A proxy registration, merged with the central configuration (`GET /v1/agent/service/:id`). */
 export interface Registration {
@@ -55,6 +56,8 @@ export interface Registration {
   readonly accessLogs?: AccessLogSettings;
   /** Absent: not configured. */
   readonly metrics?: MetricsSettings;
+  /** `envoy_tracing_json` and `envoy_listener_tracing_json`, where they can be followed. */
+  readonly tracing?: TracingChoice;
   readonly upstreams: readonly UpstreamDeclaration[];
   /** Keys that were ignored or mended, as sentences for the log; an upstream has its own. */
   readonly warnings: readonly string[];

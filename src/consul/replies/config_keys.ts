@@ -52,7 +52,13 @@ const RAW = "raw Envoy configuration is not supported; what it adds has to come 
   "(postern_plugins)";
 const KERNEL = "the kernel spreads connections over the workers";
 const NO_XDS = "Postern does not read its configuration by xDS";
-const NO_TRACES = "Postern sends no traces; headers that carry a trace pass through";
+const TRACING_KEYS = "envoy_tracing_json envoy_listener_tracing_json";
+const TRACING_NOTES = {
+  envoy_tracing_json: "the tracers envoy.tracers.zipkin and envoy.tracers.opentelemetry; others, " +
+    "and fields that are not followed, are named",
+  envoy_listener_tracing_json: "provider, random_sampling and overall_sampling; other fields are " +
+    "named",
+};
 const NO_BOOTSTRAP =
   "there is no bootstrap configuration; the flags of postern proxy take its place";
 const OTHER_GATEWAYS = "it configures mesh and terminating gateways, which Postern is not";
@@ -77,8 +83,6 @@ const BOOTSTRAP_KEYS = {
   envoy_stats_config_json:
     "raw Envoy configuration is not supported; choose labels and buckets where " +
     "the metrics are read",
-  envoy_tracing_json: NO_TRACES,
-  envoy_listener_tracing_json: NO_TRACES,
   envoy_telemetry_collector_bind_socket_dir:
     "HCP's telemetry collector is not supported; scrape /stats/prometheus",
   xds_fetch_timeout_ms: NO_XDS,
@@ -110,8 +114,14 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     followed: `
       bind_address bind_port protocol local_connect_timeout_ms local_request_timeout_ms
       local_idle_timeout_ms handshake_timeout_ms max_inbound_connections max_request_headers_kb
-      ${STATS_KEYS} postern_tls postern_plugins postern_show_denials
+      ${STATS_KEYS} ${TRACING_KEYS} envoy_extra_static_clusters_json postern_tls postern_plugins
+      postern_show_denials
     `,
+    notes: {
+      ...TRACING_NOTES,
+      envoy_extra_static_clusters_json: "the collector's cluster of envoy_tracing_json is read; " +
+        "others are named",
+    },
     moot: {
       ...keysWith(AT_REGISTRATION, "disable_tcp_check tcp_check_address"),
       mesh_gateway: "Consul merges it into the upstreams",
@@ -121,17 +131,19 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       envoy_public_listener_json: `${RAW}; postern_tls says how the listener speaks TLS`,
       envoy_local_cluster_json: `${RAW}; local_connect_timeout_ms, local_request_timeout_ms and ` +
         "max_inbound_connections are followed",
-      envoy_extra_static_clusters_json: `${RAW}; only an ingress gateway reads SDS servers here`,
       ...BOOTSTRAP_KEYS,
     },
   },
   gateway: {
     followed: `
-      bind_address handshake_timeout_ms max_request_headers_kb ${STATS_KEYS}
+      bind_address handshake_timeout_ms max_request_headers_kb ${STATS_KEYS} ${TRACING_KEYS}
       envoy_extra_static_clusters_json postern_tls
     `,
     notes: {
-      envoy_extra_static_clusters_json: "SDS servers are read; other clusters are not used",
+      ...TRACING_NOTES,
+      envoy_extra_static_clusters_json:
+        "SDS servers and the collector's cluster of envoy_tracing_json are read; other clusters " +
+        "are not used",
     },
     moot: {
       protocol: "each listener of the config entry names its own",

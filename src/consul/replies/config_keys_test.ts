@@ -18,6 +18,8 @@ const VALUES: Readonly<Record<string, unknown>> = {
   envoy_stats_tags: ["a=b"],
   envoy_stats_flush_interval: "5s",
   envoy_extra_static_clusters_json: '{"name": "sds"}',
+  envoy_tracing_json: "",
+  envoy_listener_tracing_json: "",
   postern_plugins: [{ plugin: "mirror" }],
   postern_show_denials: true,
   connect_timeout_ms: 1,
@@ -56,6 +58,11 @@ const VALUES: Readonly<Record<string, unknown>> = {
 
 /** Followed keys that readRegistration() does not read. */
 const READ_ELSEWHERE = new Set([
+  // The three keys make one value together: envoy_tracing_test.ts.
+  ...["proxy", "gateway"].flatMap((place) =>
+    ["envoy_tracing_json", "envoy_listener_tracing_json"].map((key) => `${place} ${key}`)
+  ),
+  "proxy envoy_extra_static_clusters_json",
   // Names that the request had already.
   "registration ContentHash",
   "registration Proxy.DestinationServiceID",

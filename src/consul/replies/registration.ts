@@ -12,6 +12,12 @@ import { defined } from "../../base/schema.ts";
 import type { Client } from "../http/client.ts";
 import type { Registration } from "../model/values.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
+import {
+  CLUSTERS_KEY,
+  LISTENER_TRACING_KEY,
+  readEnvoyTracing,
+  TRACING_KEY,
+} from "./envoy_tracing.ts";
 import { namedKeys } from "./named_keys.ts";
 import { ProxyConfig } from "./proxy_config.ts";
 import { answerOf } from "./questions.ts";
@@ -33,7 +39,6 @@ const LOCAL_CONNECT_TIMEOUT_MS = 5_000;
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 /** Envoy's limit. */
 const HEAD_LIMIT_KB = 8_192;
-const EXTRA_CLUSTERS = "envoy_extra_static_clusters_json";
 
 const RegistrationReply = object({
   Kind: text,
@@ -92,7 +97,19 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
   const config = new ProxyConfig(proxy.Config, { where: "The proxy's config", warnings });
   const headKb = config.integer("max_request_headers_kb", 0);
   const meshGatewayMode = proxy.MeshGateway;
-  const clusters = isIngress ? extraClusters(config, warnings) : undefined;
+  const clusters = extraClusters(config, warnings);
+  const { choice: tracing, cluster: collector } = readEnvoyTracing({
+    tracing: config.raw(TRACING_KEY),
+    listener: config.raw(LISTENER_TRACING_KEY),
+    clusters,
+  }, warnings);
+  const others = clusters.filter((cluster) => nameOf(cluster) !== collector || collector === "");
+  if (!isIngress) {
+    for (const cluster of others) {
+      const name = JSON.stringify(nameOf(cluster).slice(0, 60));
+      warnings.push(`The cluster ${name} of ${CLUSTERS_KEY} is not used by a sidecar`);
+    }
+  }
   config.nameUnfollowed(isIngress ? "gateway" : "proxy");
   warnings.push(...namedKeys(json, { place: "registration", where: "The proxy's registration" }));
   return defined({
@@ -121,10 +138,11 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     exposesChecksOf: !isIngress && proxy.Expose?.Checks
       ? proxy.DestinationServiceID || service
       : undefined,
-    ingress: clusters && { clusters, meshGatewayMode, edges: [], refused: [] },
+    ingress: isIngress ? { clusters: others, meshGatewayMode, edges: [], refused: [] } : undefined,
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
     accessLogs: accessLogsOf(proxy),
     metrics: metricsOf(config),
+    tracing,
     upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams, { meshGatewayMode, warnings }),
     warnings,
   });
@@ -169,7 +187,7 @@ function metricsOf(config: ProxyConfig): Registration["metrics"] {
 
 /** Objects with commas between them, with or without a list's brackets. */
 function extraClusters(config: ProxyConfig, warnings: string[]): readonly unknown[] {
-  const written = config.raw(EXTRA_CLUSTERS);
+  const written = config.raw(CLUSTERS_KEY);
   if (written === undefined || written === "") return [];
   try {
     const text = typeof written === "string" ? written.trim() : "no text";
@@ -179,9 +197,14 @@ function extraClusters(config: ProxyConfig, warnings: string[]): readonly unknow
     // Named below.
   }
   warnings.push(
-    `The proxy's config has ${EXTRA_CLUSTERS}, which is ignored: it is no list of clusters in JSON`,
+    `The proxy's config has ${CLUSTERS_KEY}, which is ignored: it is no list of clusters in JSON`,
   );
   return [];
+}
+
+function nameOf(cluster: unknown): string {
+  if (typeof cluster !== "object" || cluster === null || !("name" in cluster)) return "";
+  return typeof cluster.name === "string" ? cluster.name : "";
 }
 
 function notAProxy(proxyId: string, kind: string): ProxyError {

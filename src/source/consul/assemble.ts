@@ -19,7 +19,7 @@ import { intentionsFor, judgeTokens, refusedIntentions } from "./token_providers
 import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
-import { type TracingChoice, tracingPart } from "../parts/tracing.ts";
+import { tracingPart } from "../parts/tracing.ts";
 import { protocolOf } from "../parts/http_rules.ts";
 import {
   NOTHING_HELD,
@@ -36,6 +36,7 @@ import {
   type Refusal,
   type Snapshot,
   type TlsPart,
+  type TracingChoice,
 } from "../../snapshot/mod.ts";
 import { keepCode } from "../plugins/read_plugins.ts";
 import {
@@ -216,7 +217,7 @@ export function assemble(
     policy: keepPart<PolicyPart>(previous?.policy, policy, version),
     tls,
     accessLog: accessLogPart(registration.accessLogs, context),
-    tracing: tracingPart(options.tracing, undefined, {
+    tracing: tracingPart(options.tracing, registration.tracing, {
       previous,
       version,
       service: registration.service,

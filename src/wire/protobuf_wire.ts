@@ -9,6 +9,8 @@ export const FIXED32 = 5;
 const FIELDS_LIMIT = 200_000;
 
 const ENCODER = new TextEncoder();
+/** Octets of the longest length. */
+const LENGTH_OCTETS = 5;
 
 /** Reads the fields of a message. Throws a RangeError for truncated or invalid bytes. */
 export class ProtobufReader {
@@ -130,7 +132,12 @@ export class ProtobufWriter {
   }
 
   text(number: number, text: string): void {
-    this.chunk(number, ENCODER.encode(text));
+    this.#varint(number << 3 | LENGTH_DELIMITED);
+    // An UTF-16 unit takes three octets at most.
+    this.#reserve(text.length * 3 + LENGTH_OCTETS);
+    const start = this.length + 1;
+    const { written } = ENCODER.encodeInto(text, this.bytes.subarray(start));
+    this.#putLength(start, written);
   }
 
   chunk(number: number, chunk: Uint8Array): void {
@@ -143,15 +150,22 @@ export class ProtobufWriter {
 
   /** A length-delimited field with the bytes of `write`. */
   within(number: number, write: () => void): void {
-    const outer = this.bytes;
-    const length = this.length;
-    this.bytes = new Uint8Array(64);
-    this.length = 0;
+    this.#varint(number << 3 | LENGTH_DELIMITED);
+    this.#reserve(LENGTH_OCTETS);
+    const start = ++this.length;
     write();
-    const inner = this.bytes.subarray(0, this.length);
-    this.bytes = outer;
-    this.length = length;
-    this.chunk(number, inner);
+    this.#reserve(LENGTH_OCTETS);
+    this.#putLength(start, this.length - start);
+  }
+
+  /** Writes the length before the octets from `start` on, where one octet was left for it. */
+  #putLength(start: number, size: number): void {
+    let octets = 1;
+    while (size >= 2 ** (7 * octets)) octets++;
+    if (octets > 1) this.bytes.copyWithin(start + octets - 1, start, start + size);
+    this.length = start - 1;
+    this.#varint(size);
+    this.length += size;
   }
 
   #varint(low: number, high = 0): void {

@@ -143,6 +143,9 @@ Running
   -watch-plugins
       Read the files of plugins again when one of them changes, as SIGHUP does.
 ${LOG_FLAGS}
+  -syslog PATH
+      Send the log to the syslog daemon at this socket, such as /dev/log, in place of standard
+      error. Linux, with the executable.
   -pprof-addr ADDRESS
       Taken so that command lines of Consul's proxy work; nothing is served there.
   -pprof-timeout DURATION

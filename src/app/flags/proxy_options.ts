@@ -83,6 +83,8 @@ export interface ProxyOptions {
   readonly workers: number;
   readonly logLevel: LogLevel;
   readonly logJson: boolean;
+  /** Socket of a syslog daemon; absent or `""`: standard error. */
+  readonly syslog?: string;
   /** Absent: the configuration decides alone. */
   readonly tracing?: TracingChoice;
   /** Files of plugins are read again when one of them changes. */
@@ -146,6 +148,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     workers: readInteger(flags, "workers", { atLeast: 0, atMost: 256 }),
     logLevel: readLogLevel(flags),
     logJson: flags.on("log-json"),
+    syslog: flags.text("syslog"),
     tracing,
     watchPlugins: flags.on("watch-plugins"),
     warnings,

@@ -1,5 +1,6 @@
 /** Log lines into rings, and from there to standard error. Traffic never waits for it. @module */
 
+import { fstatSync } from "node:fs";
 import process from "node:process";
 import {
   type Clock,
@@ -8,6 +9,7 @@ import {
   formatText,
   type LevelHolder,
   type Log,
+  type LogLevel,
   type LogRecord,
   messageOf,
   printable,
@@ -32,9 +34,39 @@ const LAST_LINES_MS = 1_000;
 /** Interval of tries while the reader is behind. */
 const RETRY_MS = 50;
 
+/** Priorities of syslog, which the journal reads at the beginning of a line. */
+const PRIORITIES: Readonly<Record<LogLevel, number>> = {
+  trace: 7,
+  debug: 7,
+  info: 6,
+  warn: 4,
+  error: 3,
+};
+
+function lineFormat(json: boolean): (record: LogRecord) => string {
+  const format = json ? formatJson : formatText;
+  if (!isJournal(process.env)) return format;
+  return (record) => `<${PRIORITIES[record.level]}>${format(record)}`;
+}
+
+/** Whether standard error is the journal that systemd gave this process, not a terminal or a pipe of another. */
+export function isJournal(
+  { JOURNAL_STREAM: named }: Readonly<Record<string, string | undefined>>,
+  fd: number = STDERR,
+): boolean {
+  if (named === undefined) return false;
+  try {
+    const { dev, ino } = fstatSync(fd);
+    return named === `${dev}:${ino}`;
+  } catch {
+    // It is closed.
+    return false;
+  }
+}
+
 export function createLogOutput(options: LogOutputOptions): Log {
   const { clock, json, holder, ring, wake } = options;
-  const format = json ? formatJson : formatText;
+  const format = lineFormat(json);
   const encoder = new TextEncoder();
   let timed = false;
   const emit = (record: LogRecord) => {
@@ -63,16 +95,21 @@ interface LogWriterOptions {
   readonly json: boolean;
   /** Threads that log besides this one. */
   readonly workers: number;
+  /** Default: standard error. */
+  readonly write?: WriteNow;
 }
 
 /** At the end of the process, for any reason, the writer waits a moment for pending lines. */
-export function createLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
+export function createLogWriter(options: LogWriterOptions): LogWriter {
+  const { clock, json, workers, write = openStandardStream(STDERR) } = options;
   const rings = LogRings.create(workers + 1);
+  const format = lineFormat(json);
+  const lastPrefix = isJournal(process.env) ? `<${PRIORITIES.error}>` : "";
   const drain = new LogDrain({
     rings,
-    format: json ? formatJson : formatText,
+    format,
     now: () => clock.now(),
-    write: openStandardStream(STDERR),
+    write,
   });
   let late: Timer | undefined;
   const run = () => {
@@ -90,7 +127,8 @@ export function createLogWriter({ clock, json, workers }: LogWriterOptions): Log
     const endMs = clock.monotonic() + LAST_LINES_MS;
     while (!drain.run() && clock.monotonic() < endMs) Atomics.wait(sleeper, 0, 0, RETRY_MS);
   });
-  return { rings, drain: run, say: (line) => rings.own.put(new TextEncoder().encode(`${line}\n`)) };
+  const say = (line: string) => rings.own.put(new TextEncoder().encode(`${lastPrefix}${line}\n`));
+  return { rings, drain: run, say };
 }
 
 interface LogDrainOptions {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import { closeSync, fstatSync, openSync } from "node:fs";
 import { test } from "node:test";
 import { formatText, ProxyError } from "../../base/mod.ts";
-import { exitCodeOf, lastWords, LogDrain, wantsJson } from "./log_output.ts";
+import { exitCodeOf, isJournal, lastWords, LogDrain, wantsJson } from "./log_output.ts";
 import { LogRings } from "./log_rings.ts";
 
 const TIME = Date.UTC(2026, 10, 21, 7, 30);
@@ -175,4 +176,15 @@ test("exitCodeOf() is 2 for usage and configuration, else 1", () => {
   assert.equal(exitCodeOf(new ProxyError("config_invalid", "x")), 2);
   assert.equal(exitCodeOf(new ProxyError("listen_failed", "x")), 1);
   assert.equal(exitCodeOf(new Error("x")), 1);
+});
+
+test("isJournal() compares the variable of systemd with the descriptor", () => {
+  const fd = openSync("/dev/null", "w");
+  const { dev, ino } = fstatSync(fd);
+  assert.equal(isJournal({ JOURNAL_STREAM: `${dev}:${ino}` }, fd), true);
+  // The variable of a parent whose child writes elsewhere.
+  assert.equal(isJournal({ JOURNAL_STREAM: `${dev}:${ino + 1}` }, fd), false);
+  assert.equal(isJournal({}, fd), false);
+  closeSync(fd);
+  assert.equal(isJournal({ JOURNAL_STREAM: `${dev}:${ino}` }, fd), false);
 });

@@ -37,6 +37,7 @@ import { ACCESS_RING_BYTES, createAccessLines, LogRings } from "../log/log_rings
 import { accessTargetOf, AccessWriter } from "../log/access_writer.ts";
 import type { SendSpans } from "../tracing/span_outbox.ts";
 import { SpanExporter } from "../tracing/span_exporter.ts";
+import { openSyslog } from "../log/syslog.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane } from "../workers/plane.ts";
 import { heapSamples, processSamples } from "../workers/process_samples.ts";
@@ -74,7 +75,8 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const { adminBind: bind, adminTokenFile: tokenFile } = options;
   if (tokenFile !== undefined) readAdminToken(tokenFile);
   const { logJson: json, workers } = options;
-  const writer = createLogWriter({ clock, json, workers });
+  const write = options.syslog ? openSyslog({ path: options.syslog, clock }) : undefined;
+  const writer = createLogWriter({ clock, json, workers, ...(write && { write }) });
   const { rings } = writer;
   const accessRings = LogRings.create(Math.max(workers, 1), ACCESS_RING_BYTES);
   const log = createLogOutput({ clock, json, holder, ring: rings.own, wake: writer.drain });

@@ -102,7 +102,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   // `plugin` lends it to plugins from files.
   jose: ["plugin"],
   re2js: ["base", "admin"],
-  yaml: ["secrets"],
+  yaml: ["wire"],
   // Checks plugins for their authors.
   typescript: ["app"],
 };

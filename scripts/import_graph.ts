@@ -12,7 +12,7 @@ const WORKER = "src/app/workers/worker.ts";
 /** The layers that a worker has no use for: it gets snapshots, and does not fetch facts itself. */
 const MAIN_THREAD = ["grpc", "consul", "xds", "secrets", "source", "kit", "admin", "dev"];
 /** Loaded by a worker once they are needed, and only then. */
-const LOADED_WHEN_NEEDED = ["re2js", "valibot", "jose", "plugins"];
+const LOADED_WHEN_NEEDED = ["re2js", "valibot", "jose", "yaml", "plugins"];
 
 export interface Node {
   readonly path: string;

@@ -7,6 +7,7 @@ export { registrationOfFlags } from "./consul/flag_registration.ts";
 export * from "./consul/mesh_entry.ts";
 export { pinStoredCluster } from "./consul/consul_source.ts";
 export * from "./consul/plan.ts";
+export * from "./file/config_json_schema.ts";
 export * from "./file/file_config.ts";
 export * from "./file/file_source.ts";
 export { bundle, type Bundled } from "./plugins/bundle.ts";

@@ -85,6 +85,30 @@ const SCALAR = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
 
 type Path = readonly (string | number)[];
 
+/**
+ * The text with a space in place of each character of a comment, of a line or of a block as in JavaScript, so
+ * that positions stay. A block without an end stays, and is an error of the JSON.
+ */
+export function withoutComments(text: string): string {
+  let kept = "";
+  let from = 0;
+  for (let at = 0; at < text.length; at++) {
+    if (text.charCodeAt(at) === QUOTE) {
+      at = stringEnd(text, at);
+      continue;
+    }
+    const mark = text.slice(at, at + 2);
+    if (mark !== "//" && mark !== "/*") continue;
+    const found = mark === "//" ? text.indexOf("\n", at) : text.indexOf("*/", at + 2);
+    if (mark === "/*" && found < 0) break;
+    const end = found < 0 ? text.length : mark === "//" ? found : found + 2;
+    kept += text.slice(from, at) + text.slice(at, end).replace(/[^\r\n]/g, " ");
+    from = end;
+    at = end - 1;
+  }
+  return kept + text.slice(from);
+}
+
 export function readJson(text: string): JsonPositions {
   const scanner = new Scanner(text);
   const fault = scanner.scan();

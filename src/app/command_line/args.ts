@@ -52,6 +52,7 @@ export const HELP_TOPICS = [
   "status",
   "plugin",
   "completion",
+  "schema",
   "version",
 ] as const;
 /** `""`: the list of commands. */
@@ -81,7 +82,7 @@ export type Command =
   | { readonly kind: "completion"; readonly shell: Shell }
   /** The words after the program's name; the last one is to be completed. */
   | { readonly kind: "complete"; readonly words: readonly string[] }
-  | { readonly kind: "version" }
+  | { readonly kind: "version" | "schema" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
 
 /** Commands that have help of their own, and two that do not. */
@@ -112,6 +113,10 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
       return parsePlugin(rest, env);
     case "completion":
       return parseCompletion(rest, env);
+    case "schema":
+      return flagsOf("schema", rest, env, []).helpWanted
+        ? { kind: "help", topic: "schema" }
+        : { kind: "schema" };
     case COMPLETE_COMMAND:
       return { kind: "complete", words: rest };
     case "version":

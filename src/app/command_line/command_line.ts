@@ -43,6 +43,11 @@ async function run(command: Command): Promise<number> {
         (await import("./shell_scripts.ts")).completionScript(command.shell),
       );
       return 0;
+    case "schema": {
+      const { configJsonSchema } = await import("../../source/mod.ts");
+      process.stdout.write(`${JSON.stringify(configJsonSchema(), null, 2)}\n`);
+      return 0;
+    }
     case "complete":
       return await (await import("./complete.ts")).runComplete(command.words);
     case "dev":

@@ -54,6 +54,7 @@ Commands:
   status         Show every sidecar of this machine: state, certificate, endpoints, troubles
   plugin         List plugins; create, check and test your own
   completion     Print the completion script of a shell
+  schema         Print the JSON Schema of configuration files
   version        Print version, commit and engine
   help COMMAND   Show the flags of a command, and examples
 
@@ -78,7 +79,7 @@ Examples:
   # Accept connections from the mesh for db:
   postern proxy -service db -listen :8443 -service-addr 127.0.0.1:5432
   # Without Consul:
-  postern proxy -config /etc/postern/web.json
+  postern proxy -config /etc/postern/web.yaml
 
 {flags}
 
@@ -273,6 +274,15 @@ Examples:
   postern completion zsh > /usr/local/share/zsh/site-functions/_postern
   # fish:
   postern completion fish > ~/.config/fish/completions/postern.fish
+`,
+  schema: `Usage: postern schema
+
+Prints the JSON Schema of the file that postern proxy -config reads. Editors that know it complete
+keys and mark mistakes in JSON and YAML.
+
+Examples:
+  # For the key "$schema" of a file beside it:
+  postern schema > postern.schema.json
 `,
   version: `Usage: postern version
 

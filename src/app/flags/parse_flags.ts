@@ -149,7 +149,7 @@ function readSwitch(value: string): boolean | undefined {
 }
 
 function notAFlag(word: string, names: readonly string[], options: ParseFlagsOptions): ProxyError {
-  const meant = word.endsWith(".json") && names.includes("config")
+  const meant = /\.(?:json|ya?ml)$/.test(word) && names.includes("config")
     ? "-config FILE"
     : names.includes(word) && `-${word}`;
   const hint = meant ? `did you mean ${meant}?` : `see "${options.command} -help"`;

@@ -21,7 +21,8 @@ What to stand for (one of these)
   -gateway ingress
       Run the ingress gateway that is registered with the agent; with -service, the one of that name.
   -config FILE
-      Run from a JSON file with credentials, upstreams and intentions, without Consul.
+      Run from a file with credentials, upstreams and intentions, without Consul: JSON, YAML, or a
+      directory of such files.
 Without a registration
   -service NAME
       Service to stand for; its identity comes from Consul, the rest from these flags.

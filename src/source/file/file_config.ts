@@ -1,6 +1,6 @@
 /**
- * The format of `-config FILE`: a whole proxy without Consul, as JSON. Unknown keys and values are errors
- * with their place. All problems are reported at once.
+ * The format of `-config FILE`: a whole proxy without Consul, in JSON or YAML. Unknown keys and values are
+ * errors with their place. All problems are reported at once.
  *
  * @example
  * {
@@ -20,12 +20,16 @@
  * @module
  */
 
-import { open } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import * as v from "valibot";
-import { formatAddress, messageOf, prepareRegexes, ProxyError } from "../../base/mod.ts";
+import { formatAddress, prepareRegexes, ProxyError } from "../../base/mod.ts";
 import { formatPath, type Problem, problemOf } from "../../base/schema.ts";
-import { type JsonPosition, readJson } from "../../wire/mod.ts";
+import {
+  type ConfigDocument,
+  type ConfigPlace,
+  jsonDocument,
+  readConfigDocument,
+} from "./config_document.ts";
 import { FILE_CONFIG, type FileConfigOutput } from "./file_config_schema.ts";
 import {
   type FileCredentials,
@@ -49,80 +53,92 @@ export interface ConfigProblem {
   /** `upstreams[0].bind`, `""`: the whole. */
   readonly path: string;
   readonly message: string;
-  readonly place: JsonPosition;
+  readonly place: ConfigPlace;
 }
 
 export type ParsedConfig =
   | { readonly kind: "valid"; readonly config: FileConfig }
   | { readonly kind: "invalid"; readonly problems: readonly ConfigProblem[] };
 
-const CONFIG_LIMIT_BYTES = 4 * 1024 * 1024;
-
 /** Limit of the report; the place of each problem is searched in the text. */
 const PROBLEMS_LIMIT = 100;
 
-/** Reads the text of a configuration file; never throws. Where it may have regexes they were prepared. */
+/** Reads the text of a JSON file; never throws. Where it may have regexes they were prepared. */
 export function parseFileConfig(
   source: string,
   options: Omit<FileCredentialsOptions, "service">,
 ): ParsedConfig {
-  // A byte order mark has no meaning in UTF-8; some editors write it.
-  const json = readJson(source.replace(/^\ufeff/, ""));
-  if (json.kind === "invalid") {
-    const { reason, place } = json;
-    return { kind: "invalid", problems: [{ path: "", message: `is not JSON: ${reason}`, place }] };
+  return parseConfigDocument(jsonDocument(source, options.file), options);
+}
+
+function parseConfigDocument(
+  document: ConfigDocument,
+  options: Omit<FileCredentialsOptions, "service">,
+): ParsedConfig {
+  if (document.kind === "invalid") {
+    const { message, place } = document;
+    return { kind: "invalid", problems: [{ path: "", message, place }] };
   }
-  const found: Problem[] = [];
-  for (const { path } of json.duplicates) found.push({ path, message: "is given twice" });
+  const found: Problem[] = [...document.problems];
   // To the schema a list is an object without any of its keys.
-  const value = Array.isArray(json.value) ? undefined : json.value;
+  const value = Array.isArray(document.value) ? undefined : document.value;
   const result = v.safeParse(FILE_CONFIG, value, { abortPipeEarly: true });
   if (result.success) {
     const { output } = result;
     found.push(...contradictions(output));
     const { service } = output;
     const credentials = fileCredentials(output, found, { ...options, service });
-    if (found.length === 0) return { kind: "valid", config: { ...output, credentials } };
+    const warnings = [...document.warnings, ...credentials.plans.warnings];
+    const plans = { ...credentials.plans, warnings };
+    if (found.length === 0) {
+      return { kind: "valid", config: { ...output, credentials: { ...credentials, plans } } };
+    }
   } else found.push(...result.issues.map(problemOf));
   const problems = found.slice(0, PROBLEMS_LIMIT).map(({ path, message }) => ({
     path: formatPath(path),
     message,
-    place: json.placeOf(path),
+    place: document.placeOf(path),
   }));
   const more = found.length - problems.length;
   if (more > 0) {
-    problems.push({ path: "", message: `has ${more} more problems`, place: json.placeOf([]) });
+    problems.push({ path: "", message: `has ${more} more problems`, place: document.placeOf([]) });
   }
   return { kind: "invalid", problems };
 }
 
-/** `line 3, column 5: upstreams[0].bind must be ...`, one per problem. */
+/** `line 3, column 5: upstreams[0].bind must be ...`, after the file's name where there are several. */
 export function formatProblem({ path, message, place }: ConfigProblem): string {
-  return `line ${place.line}, column ${place.column}: ${path || "the file"} ${message}`;
+  const at = `line ${place.line}, column ${place.column}`;
+  return `${place.file === undefined ? "" : `${place.file}, `}${at}: ${
+    path || "the file"
+  } ${message}`;
 }
 
-/** Reads `file`; throws `config_invalid` with everything that is wrong. Secrets are not looked at. */
+/** Reads a file or directory; throws `config_invalid` with everything that is wrong. Secrets are not read. */
 export async function readFileConfig(
-  file: string,
+  path: string,
   options: {
     readonly env: Readonly<Record<string, string | undefined>>;
     readonly pluginWatch?: PluginWatch | undefined;
   },
 ): Promise<FileConfig> {
-  const text = await readText(file);
-  if (mayHaveRegex(text)) await prepareRegexes();
-  const parsed = parseFileConfig(text, { ...options, file });
+  const document = await readConfigDocument(path);
+  const file = document.kind === "valid" ? document.file : path;
+  if (document.kind === "valid" && document.texts.some(mayHaveRegex)) await prepareRegexes();
+  const parsed = parseConfigDocument(document, { ...options, file });
   const reader = new PluginReader(dirname(resolve(file)), options.pluginWatch);
-  const read = parsed.kind === "invalid" ? parsed : await readPlugins(parsed.config, reader, text);
+  const read = parsed.kind === "invalid" || document.kind === "invalid"
+    ? parsed
+    : await readPlugins(parsed.config, reader, document);
   if (read.kind === "valid") return read.config;
   const problems = read.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
-  throw new ProxyError("config_invalid", `Cannot use configuration "${file}":${problems}`);
+  throw new ProxyError("config_invalid", `Cannot use configuration "${path}":${problems}`);
 }
 
 async function readPlugins(
   config: FileConfig,
   reader: PluginReader,
-  text: string,
+  document: Extract<ConfigDocument, { kind: "valid" }>,
 ): Promise<ParsedConfig> {
   const { inbound } = config;
   const plugins = await reader.read(inbound?.plugins, ["inbound", "plugins"]);
@@ -132,11 +148,10 @@ async function readPlugins(
     upstreams.push(own ? { ...upstream, plugins: own } : upstream);
   }
   if (reader.problems.length > 0) {
-    const json = readJson(text.replace(/^\ufeff/, ""));
     const problems = reader.problems.map(({ path, message }) => ({
       path: formatPath(path),
       message,
-      place: json.kind === "valid" ? json.placeOf(path) : json.place,
+      place: document.placeOf(path),
     }));
     return { kind: "invalid", problems };
   }
@@ -144,40 +159,6 @@ async function readPlugins(
   const own = inbound && plugins && { inbound: { ...inbound, plugins } };
   return { kind: "valid", config: { ...config, ...own, upstreams, pluginCode: reader.code } };
 }
-
-async function readText(path: string): Promise<string> {
-  const tooLong = `it has more than ${CONFIG_LIMIT_BYTES} bytes`;
-  try {
-    await using handle = await open(path, "r");
-    const { size } = await handle.stat();
-    if (size > CONFIG_LIMIT_BYTES) throw new Error(tooLong);
-    // A device has no size: read no more than the limit of it.
-    const buffer = new Uint8Array(CONFIG_LIMIT_BYTES + 1);
-    let length = 0;
-    for (;;) {
-      const { bytesRead } = await handle.read(buffer, length, buffer.length - length, null);
-      if (bytesRead === 0) break;
-      length += bytesRead;
-      if (length > CONFIG_LIMIT_BYTES) throw new Error(tooLong);
-    }
-    const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-    return decoder.decode(buffer.subarray(0, length));
-  } catch (cause) {
-    const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
-    // A fault of the file system is no TypeError: only the decoder throws one.
-    const isText = !(cause instanceof TypeError);
-    const fact = isText ? FACTS[code] ?? messageOf(cause) : "it is not text in UTF-8";
-    throw new ProxyError("config_invalid", `Cannot use configuration "${path}": ${fact}`, {
-      cause,
-    });
-  }
-}
-
-const FACTS: Readonly<Record<string, string>> = {
-  ENOENT: "there is no such file",
-  EISDIR: "it is a directory",
-  EACCES: "permission denied",
-};
 
 function contradictions(config: FileConfigOutput): readonly Problem[] {
   const found: Problem[] = [];

@@ -173,6 +173,8 @@ function usable(): v.CheckAction<LogFormat, v.ErrorMessage<v.CheckIssue<LogForma
 }
 
 export const FILE_CONFIG = object({
+  /** For editors; not read. */
+  $schema: v.optional(text()),
   service: name(),
   /** Trust domain of services in intentions and upstreams; needed where any is named. */
   trustDomain: v.optional(v.pipe(

@@ -115,7 +115,7 @@ function valueOf(document: Document.Parsed): unknown {
   }
 }
 
-/** Of the key of a member, as for JSON; of the nearest value around it where there is no such path. */
+/** Offset of a member's key, as for JSON; without such a path that of the nearest value around it. */
 function offsetOf(
   document: Document.Parsed,
   path: readonly (string | number)[],

@@ -19,7 +19,7 @@ export function configJsonSchema(): JsonSchema {
 
 type Getter = (input: unknown) => unknown;
 
-/** Of Valibot's objects only plain members are read: their types do not tell one kind from another. */
+/** Reads plain members of Valibot's objects: their types do not tell one kind from another. */
 function schemaOf(schema: unknown): JsonSchema {
   if (!isRecord(schema)) return {};
   if (Array.isArray(schema.pipe)) return pipeOf(schema.pipe);

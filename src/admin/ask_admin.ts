@@ -20,6 +20,8 @@ export interface AdminQuestion {
   readonly timeoutMs: number;
   /** Limit of the answer, the rest is dropped; default 64 KiB: another program may answer. */
   readonly limitBytes?: number;
+  /** Ends the question: `timeoutMs` is of silence, and an answer may come in drops. */
+  readonly signal?: AbortSignal;
 }
 
 export type AskAdmin = (admin: AdminAddress, question: AdminQuestion) => Promise<AdminAnswer>;
@@ -29,11 +31,11 @@ const BODY_LIMIT_BYTES = 65_536;
 /** Rejects with a message for operators when there is no answer. */
 export function askAdmin(
   { host, port }: AdminAddress,
-  { path, timeoutMs, limitBytes = BODY_LIMIT_BYTES }: AdminQuestion,
+  { path, timeoutMs, limitBytes = BODY_LIMIT_BYTES, signal }: AdminQuestion,
 ): Promise<AdminAnswer> {
   return new Promise((resolve, reject) => {
     const failed = (error: unknown) => reject(new Error(wordsOf(error), { cause: error }));
-    const sent = request({ host, port, path, agent: false }, (reply) => {
+    const sent = request({ host, port, path, agent: false, ...signal && { signal } }, (reply) => {
       let body = "";
       reply.setEncoding("utf8").on("data", (chunk: string) => {
         body += chunk.slice(0, limitBytes - body.length);

@@ -52,6 +52,24 @@ export type Reloaded =
   | { readonly kind: "reloaded"; readonly snapshotVersion: number }
   | { readonly kind: "refused"; readonly reason: string };
 
+/** Another proxy of this machine, as its own admin server describes it: claims, not facts. */
+export interface PeerProxy {
+  /** Its admin server: `127.0.0.1:19001`. */
+  readonly address: string;
+  readonly service: string;
+  /** The configuration file of a proxy without an id. */
+  readonly proxyId: string;
+  /** SPIFFE URI; `""`: none, or not told. */
+  readonly identity: string;
+  readonly version: string;
+  readonly state: "ready" | "starting" | "draining" | "not ready" | "no answer";
+  /** Why it is not ready, and what else is wrong. */
+  readonly troubles: readonly string[];
+  /** Requests of both directions of late, and their errors as a share. */
+  readonly perSecond: number;
+  readonly errorShare: number;
+}
+
 export interface AdminView {
   readonly clock: Clock;
   readonly info: ServerInfo;
@@ -75,6 +93,8 @@ export interface AdminView {
   /** Configuration of the upstream with this id, or of the service, that is not followed, in sentences. */
   unfollowed(upstream: string | undefined): readonly string[];
   health(): Promise<Health>;
+  /** Other proxies of this machine; asks them. Never rejects. */
+  peers(): Promise<readonly PeerProxy[]>;
   /** Asks Consul; concurrent calls share one question. Never rejects. */
   catalog(): Promise<CatalogState>;
   /** Reasons to restart this process; empty: it lives. Waits for the answer of each worker. */

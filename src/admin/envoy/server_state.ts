@@ -31,6 +31,7 @@ export async function serverInfo(view: AdminView): Promise<Json> {
       workers,
       options,
       trust_domain: trustDomain,
+      identity: snapshot?.credentials?.uri ?? "",
       not_ready: reasons,
       warnings,
       listeners,

@@ -24,7 +24,7 @@ import {
 } from "./sections.ts";
 import { certificatesSection, intentionsSection, secretsSection } from "./trust_sections.ts";
 import { upstreamsSection } from "./upstreams_section.ts";
-import { mapSection } from "./topology.ts";
+import { mapSection, peersSection } from "./topology.ts";
 import { countText, errorLevel, latencyText, percentText, rateText } from "./texts.ts";
 import { flowKey, type FlowShown, NO_FLOW, TrafficHistory } from "./traffic_history.ts";
 import type { Level } from "./upstreams_shown.ts";
@@ -74,7 +74,7 @@ function pageHtml(data: PageData, version: string): Html {
             <a class="skip" href="#content">Skip to the content</a>
             ${banner(data)}
             <main id="content">
-            ${troublesSection(data)} ${figures(data)} ${mapSection(data)}
+            ${troublesSection(data)} ${figures(data)} ${mapSection(data)} ${peersSection(data)}
             <div class="lefts">
               <div class="column">${upstreamsSection(data)} ${connectionsSection(data)}</div>
               <div class="column">${refusalsSection(data)} ${slowSection(data)}</div>

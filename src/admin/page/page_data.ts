@@ -7,7 +7,7 @@ import type { MergedView } from "../merge.ts";
 import { type CertificateShown, certificatesInUse } from "../secrets/certs.ts";
 import { dateText } from "../secrets/certificate_facts.ts";
 import { troubleTexts, type UpstreamTrouble, upstreamTroubles } from "../upstream_troubles.ts";
-import type { AdminView } from "../view.ts";
+import type { AdminView, PeerProxy } from "../view.ts";
 import { factsOf } from "./facts.ts";
 import { type IntentionShown, intentionsShown } from "./intentions_shown.ts";
 import { flowKey, type FlowShown, NO_FLOW, type TrafficShown } from "./traffic_history.ts";
@@ -43,6 +43,8 @@ export interface PageData {
   readonly defaultAction: string;
   readonly plugins: readonly PluginShown[];
   readonly events: readonly EventRow[];
+  /** Other proxies of this machine. */
+  readonly peers: readonly PeerProxy[];
 }
 
 /** Rows that the page shows, and the number of those that it leaves out. */
@@ -136,6 +138,7 @@ export async function pageData(
     intentions: firstOf(intentionsShown(view, merged.traffic), SHOWN.intentions),
     defaultAction: snapshot?.policy.defaultAction ?? "",
     plugins: merged.plugins.slice(0, SHOWN.plugins).map(pluginShown),
+    peers: await view.peers(),
     events: events.slice(-SHOWN.events).reverse().map(({ atMs, kind, name, detail }) => ({
       at: dateText(atMs),
       kind,

@@ -1,6 +1,7 @@
 /** The map of the page at `/`: callers, this service and its upstreams, with their traffic. @module */
 
 import { html } from "hono/html";
+import type { PeerProxy } from "../view.ts";
 import type { PageData } from "./page_data.ts";
 import type { Html } from "./panel.ts";
 import { errorLevel, latencyText, percentText, rateText, spanText } from "./texts.ts";
@@ -69,7 +70,7 @@ function selfLine(
   `;
 }
 
-function rateAndErrors(flow: FlowShown): Html {
+function rateAndErrors(flow: Pick<FlowShown, "perSecond" | "errorShare">): Html {
   return html`<strong>${rateText(flow.perSecond)}</strong> per second${
     flow.perSecond === 0
       ? ""
@@ -127,6 +128,40 @@ function node({ name, state, flow, open }: NodeShown): Html {
           ? "1 connection"
           : `${open} connections`} open</span>
       </div>
+    </li>
+  `;
+}
+
+const PEER_LEVELS = {
+  ready: "ok",
+  starting: "warn",
+  draining: "warn",
+  "not ready": "bad",
+  "no answer": "bad",
+} as const;
+
+/** `""`: this proxy is alone on its machine. */
+export function peersSection({ peers }: PageData): Html | "" {
+  if (peers.length === 0) return "";
+  return html`
+    <section class="panel wide" aria-labelledby="peers">
+      <h2 id="peers">Other proxies of this machine</h2>
+      <ul class="peers">${peers.map(peerNode)}</ul>
+    </section>
+  `;
+}
+
+function peerNode(peer: PeerProxy): Html {
+  const { address, service, proxyId, identity, version, state, troubles } = peer;
+  const level = state === "ready" && troubles.length > 0 ? "warn" : PEER_LEVELS[state];
+  const name = service || proxyId || address;
+  return html`
+    <li class="node ${level}" data-key="${address}">
+      <b><a href="http://${address}/">${name}</a></b> <span class="mark ${level}">${state}</span>
+      <span class="sub">${state === "no answer" ? "" : html`${rateAndErrors(peer)}`}</span>
+      <span class="sub">${[proxyId, address, version].filter((part) => part).join(", ")}</span>
+      ${identity === "" ? "" : html`<span class="sub">${identity}</span>`}
+      ${troubles.map((trouble) => html`<span class="sub ${level}">${trouble}</span>`)}
     </li>
   `;
 }

@@ -5,7 +5,7 @@ import type { AdminAddress } from "../../admin/mod.ts";
 import type { DoctorOptions } from "../commands/doctor/run_doctor.ts";
 import { readProxyOptions } from "../flags/proxy_options.ts";
 import { type FlagValues, usage } from "../flags/parse_flags.ts";
-import { readTcpAddress } from "../flags/read_values.ts";
+import { readTcpAddresses } from "../flags/read_values.ts";
 import type { WhichSidecars } from "../process/find_admin.ts";
 
 export function readStatus(flags: FlagValues): StatusOptions {
@@ -51,8 +51,5 @@ export function readSidecars(flags: FlagValues): WhichSidecars {
 }
 
 function readAdmins(flags: FlagValues): readonly AdminAddress[] {
-  return flags.list("admin").flatMap((list) => list.split(",")).flatMap((text) => {
-    const one = { text: () => text, origin: () => "-admin", byDefault: () => undefined };
-    return readTcpAddress(one, "admin", { emptyHost: "127.0.0.1", atLeastPort: 1 }) ?? [];
-  });
+  return readTcpAddresses(flags, "admin");
 }

@@ -113,6 +113,9 @@ Trust
 Running
   -admin-bind ADDRESS (default: 127.0.0.1:19000 or the next free port)
       Admin server, host:port, or off. An address given here must be free.
+  -admin-peers ADDRESS ... (default: those that answer on ports 19000 to 19100 of 127.0.0.1)
+      Admin servers of other proxies, [host]:port, that the page at / shows too; several are
+      separated by commas. They are asked only while the page is open.
   -admin-token-file FILE
       File with a token. A client that sends it (Authorization: Bearer) may drain, end and set the
       log level through the admin server, from any address; no other client may. Without this flag,

@@ -15,6 +15,7 @@ import {
   readInteger,
   readLogLevel,
   readTcpAddress,
+  readTcpAddresses,
   type UpstreamArgument,
 } from "./read_values.ts";
 
@@ -66,6 +67,8 @@ export interface ProxyOptions {
   readonly stateDir?: string;
   readonly adminBind: AdminBindOption;
   readonly adminTokenFile?: string;
+  /** Admin servers that the page at `/` shows; absent: those that are found on this machine. */
+  readonly adminPeers?: readonly TcpAddress[];
   /** Listeners that must carry traffic: one, or all that ever did. */
   readonly ready: "any" | "all";
   /** Time for open connections after `POST /drain_listeners`. */
@@ -95,6 +98,8 @@ export interface ProxyOptions {
 
 const FLAG_MODE_ONLY = ["service", "service-addr", "listen", "upstream", "register", "register-id"];
 const AGENT_ONLY = ["agent-connections", "prepared-query-interval", "settle-time"];
+/** Each is asked by three requests every few seconds. */
+const MAX_ADMIN_PEERS = 32;
 /** Callers hear of a changed check within half a second; on a busy host later. */
 export const SETTLE_MS = 2_000;
 
@@ -138,6 +143,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     stateDir: flags.text("state-dir"),
     adminBind: readAdminBind(flags),
     adminTokenFile: flags.text("admin-token-file"),
+    adminPeers: readAdminPeers(flags),
     ready: readChoice(flags, "ready", ["any", "all"]),
     drainTimeoutMs,
     stopTimeoutMs: drainTimeoutMs,
@@ -314,6 +320,14 @@ function readAdminBind(flags: FlagValues): AdminBindOption {
   const address = readTcpAddress(flags, "admin-bind", { atLeastPort: 0 });
   if (!address) return { kind: "default" };
   return { kind: "address", host: address.host, port: address.port };
+}
+
+function readAdminPeers(flags: FlagValues): readonly TcpAddress[] | undefined {
+  const peers = readTcpAddresses(flags, "admin-peers");
+  if (peers.length > MAX_ADMIN_PEERS) {
+    throw badValue(flags, "admin-peers", `want at most ${MAX_ADMIN_PEERS} addresses`);
+  }
+  return peers.length === 0 ? undefined : peers;
 }
 
 function readAgentFlags(flags: FlagValues): AgentFlags {

@@ -101,6 +101,17 @@ export function readTcpAddress(
   return { kind: "tcp", host: host === "" ? options.emptyHost ?? "" : host, port };
 }
 
+/** `[host]:port`, also several in one value, separated by commas. Without a host: this machine. */
+export function readTcpAddresses(
+  flags: Pick<FlagValues, "list">,
+  name: string,
+): readonly Extract<Address, { kind: "tcp" }>[] {
+  return flags.list(name).flatMap((list) => list.split(",")).flatMap((text) => {
+    const one = { text: () => text, origin: () => `-${name}`, byDefault: () => undefined };
+    return readTcpAddress(one, name, { emptyHost: "127.0.0.1", atLeastPort: 1 }) ?? [];
+  });
+}
+
 /** Host (without brackets) and port as written; `undefined` where `text` is not of that form. */
 export function splitHostPort(text: string): readonly [string, string] | undefined {
   const match = /^(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s[\]:/@]*)):([^:\s]+)$/.exec(text);

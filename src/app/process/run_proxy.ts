@@ -46,6 +46,7 @@ import { ProxyProcess, type ShutdownGrace } from "./proxy_process.ts";
 import { MetricSinks } from "./metric_sinks.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
+import { createPeersLook } from "./peers.ts";
 import { VERSION, versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "../workers/data_worker.ts";
 
@@ -214,6 +215,12 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     refused: () => [...proxy.parts?.source.refused ?? [], ...proxy.refused],
     secretsReport: () => proxy.parts?.source.secrets() ?? { statuses: [], events: [] },
     health: () => proxy.readiness.look(),
+    peers: createPeersLook({
+      clock,
+      ask: askAdmin,
+      admins: options.adminPeers ?? [],
+      own: () => ownAdmin,
+    }),
     catalog: createCatalogLook(() => proxy.parts && { ...proxy.parts, snapshot: proxy.snapshot }),
     stuck: () => proxy.parts?.plane.stuck() ?? Promise.resolve([]),
     draining: () => proxy.draining,

@@ -146,6 +146,7 @@ export function fakeAdminView(): FakeAdminView {
         warnings: view.warnings,
         listeners: { total: 2, unusable: view.warnings.length },
       }),
+    peers: () => Promise.resolve([]),
     catalog: () => Promise.resolve(view.inCatalog),
     stuck: () => Promise.resolve(view.stuckPaths),
     draining: () => view.drained,

@@ -59,7 +59,8 @@ const PAGES = new Map(
     [
       "README.md",
       "CONTRIBUTING.md",
-      ...(await readdir(join(ROOT, "docs"))).map((name) => `docs/${name}`),
+      ...(await readdir(join(ROOT, "docs"))).filter((name) => name.endsWith(".md"))
+        .map((name) => `docs/${name}`),
       "plugins/README.md",
       ...BUILT_IN_NAMES.map((name) => `plugins/${name}/README.md`)
         .filter((path) => existsSync(join(ROOT, path))),

@@ -100,14 +100,15 @@ export async function startShopMesh(): Promise<ShopMesh> {
       },
     },
   ];
-  const sidecars = await Promise.all(services.map(async ({ answer, ...service }) => {
-    const sidecar = await mesh.serve({ ...service, port: await serve(answer) });
-    return own.use(sidecar);
-  }));
   const callers = await Promise.all(CALLERS.map(async (name) => {
     const place = await mesh.place();
     const upstreams = [{ name: "orders", port: place.port }];
     return { place, sidecar: own.use(await mesh.serve({ name, upstreams })) };
+  }));
+  const peers = await Promise.all(callers.map(({ sidecar }) => sidecar.adminAddress()));
+  const sidecars = await Promise.all(services.map(async ({ answer, ...service }) => {
+    const args = service.name === "orders" ? ["-admin-peers", peers.join()] : [];
+    return own.use(await mesh.serve({ ...service, port: await serve(answer) }, { args }));
   }));
   const ended = new AbortController();
   const running = Promise.all(

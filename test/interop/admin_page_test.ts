@@ -70,6 +70,7 @@ test("the page follows a sidecar at work, in both themes and at every width", as
   await says(page, "#connections ~ table", /checkout\s+orders\s+HTTP\/1\.1, \d+ request/);
   await says(page, "#intentions ~ table", /checkout[^]*allow\s+\d/);
   await says(page, "#certificates ~ table", /leaf[^]*expires in/);
+  await says(page, "#peers ~ ul", /checkout\s+ready\n[1-9][^]*batch[^]*spiffe:/);
   // A row that stays is the same element, so that a reader keeps the place.
   await page.evaluate('document.querySelector("#paths ~ table a").focus(); undefined');
   const before = await textOf(page, "#connections ~ table");

@@ -24,6 +24,8 @@ export interface PageData {
   readonly reasons: readonly string[];
   /** Each once. */
   readonly troubles: readonly string[];
+  /** Other proxies of this machine. */
+  readonly peers: readonly PeerProxy[];
   readonly facts: readonly (readonly [name: string, value: string])[];
   readonly traffic: TrafficShown;
   /** Services that call this one, the busiest first. */
@@ -43,8 +45,6 @@ export interface PageData {
   readonly defaultAction: string;
   readonly plugins: readonly PluginShown[];
   readonly events: readonly EventRow[];
-  /** Other proxies of this machine. */
-  readonly peers: readonly PeerProxy[];
 }
 
 /** Rows that the page shows, and the number of those that it leaves out. */
@@ -125,6 +125,7 @@ export async function pageData(
     state: bannerOf(view, { reasons: state.reasons, troubles }),
     reasons: state.reasons,
     troubles,
+    peers: await view.peers(),
     facts: factsOf(view, { merged, state, upstreams: broken }),
     traffic,
     callers: callersShown(merged.connections, traffic),
@@ -138,7 +139,6 @@ export async function pageData(
     intentions: firstOf(intentionsShown(view, merged.traffic), SHOWN.intentions),
     defaultAction: snapshot?.policy.defaultAction ?? "",
     plugins: merged.plugins.slice(0, SHOWN.plugins).map(pluginShown),
-    peers: await view.peers(),
     events: events.slice(-SHOWN.events).reverse().map(({ atMs, kind, name, detail }) => ({
       at: dateText(atMs),
       kind,

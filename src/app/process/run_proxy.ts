@@ -219,7 +219,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       clock,
       ask: askAdmin,
       admins: options.adminPeers ?? [],
-      own: () => ownAdmin,
+      own: () => admin?.address,
     }),
     catalog: createCatalogLook(() => proxy.parts && { ...proxy.parts, snapshot: proxy.snapshot }),
     stuck: () => proxy.parts?.plane.stuck() ?? Promise.resolve([]),
@@ -269,6 +269,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
 /** The flags as the admin server may show them: no token, no key. */
 function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<string, unknown>> {
   const { agentFlags, serversFlags, mode, adminBind, warnings: _warnings, ...rest } = options;
+  const peers = options.adminPeers?.map((address) => formatAddress(address));
   return {
     ...rest,
     mode: mode.kind === "agent" && serversFlags ? "servers" : mode.kind,
@@ -276,6 +277,7 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
     adminBind: adminBind.kind === "address"
       ? formatAddress({ ...adminBind, kind: "tcp" })
       : adminBind.kind,
+    ...(peers && { adminPeers: peers }),
     ...(serversFlags
       ? { servers: serversFlags.servers, node: serversFlags.node }
       : mode.kind === "config"

@@ -53,9 +53,10 @@ export interface ExchangeTrace extends TracePosition {
   readonly events: SpanEvent[];
 }
 
-/** Version ff is none. */
-const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?$/;
 const TRACEPARENT_CHARS = 55;
+/** Codes of digits in lower case. */
+const HEX_DIGITS = new Uint8Array(256);
+for (const digit of "0123456789abcdef") HEX_DIGITS[digit.charCodeAt(0)] = 1;
 const NO_TRACE = "0".repeat(32);
 const NO_SPAN = "0".repeat(16);
 const B3 = /^([0-9a-f]{32}|[0-9a-f]{16})-([0-9a-f]{16})(?:-([01d])(?:-[0-9a-f]{16})?)?$/i;
@@ -189,14 +190,24 @@ const PARSERS: Readonly<
 
 /** Version 00, or a later one that begins as 00 does (W3C Trace Context 4). */
 function readTraceparent({ traceparent = "", isRepeated }: TraceHeaders): TraceParent | undefined {
-  if (isRepeated || !TRACEPARENT.test(traceparent)) return undefined;
-  const isLonger = traceparent.length !== TRACEPARENT_CHARS;
-  if (isLonger && traceparent.startsWith("00")) return undefined;
+  if (isRepeated || !isTraceparent(traceparent)) return undefined;
   const traceId = traceparent.slice(3, 35);
   const spanId = traceparent.slice(36, 52);
   if (traceId === NO_TRACE || spanId === NO_SPAN) return undefined;
   const flags = Number.parseInt(traceparent.charAt(54), 16);
   return { form: "tracecontext", traceId, spanId, isSampled: (flags & 1) === 1 };
+}
+
+/** `00-` and 32 digits, `-` and 16 digits, `-` and 2 digits. */
+function isTraceparent(text: string): boolean {
+  if (text.length < TRACEPARENT_CHARS || text.startsWith("ff")) return false;
+  for (let at = 0; at < TRACEPARENT_CHARS; at++) {
+    const code = text.charCodeAt(at);
+    const isDash = at === 2 || at === 35 || at === 52;
+    if (isDash ? code !== DASH : HEX_DIGITS[code] !== 1) return false;
+  }
+  if (text.length === TRACEPARENT_CHARS) return true;
+  return !text.startsWith("00") && text.charCodeAt(TRACEPARENT_CHARS) === DASH;
 }
 
 function readB3(headers: TraceHeaders): TraceParent | undefined {
@@ -265,6 +276,18 @@ function parentOf(
   return { form, traceId: whole.toLowerCase(), spanId: spanId.toLowerCase(), isSampled };
 }
 
+/** Adds this position to a request that carries none. */
+export function addTrace(
+  fields: Fields,
+  position: TracePosition,
+  forms: readonly TraceForm[],
+): void {
+  for (const form of forms) {
+    if (form === "tracecontext") addField(fields, "traceparent", traceparentOf(position));
+    else WRITERS[form](fields, position);
+  }
+}
+
 /** Replaces the headers of `forms` by this position. */
 export function writeTrace(
   fields: Fields,
@@ -274,11 +297,15 @@ export function writeTrace(
   for (const form of forms) WRITERS[form](fields, position);
 }
 
+function traceparentOf({ traceId, spanId, isSampled }: TracePosition): string {
+  return `00-${traceId}-${spanId}-${isSampled ? "01" : "00"}`;
+}
+
 const WRITERS: Readonly<
   Record<TraceForm, (fields: Fields, position: TracePosition) => void>
 > = {
-  tracecontext(fields, { traceId, spanId, isSampled }) {
-    setField(fields, "traceparent", `00-${traceId}-${spanId}-${isSampled ? "01" : "00"}`);
+  tracecontext(fields, position) {
+    setField(fields, "traceparent", traceparentOf(position));
   },
   b3(fields, { traceId, spanId, parentId, isSampled }) {
     const parent = parentId === "" ? "" : `-${parentId}`;

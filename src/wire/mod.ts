@@ -5,4 +5,5 @@ export * from "./client_hello.ts";
 export * from "./parse_json.ts";
 export * from "./read_yaml.ts";
 export * from "./protobuf.ts";
+export { ProtobufWriter } from "./protobuf_wire.ts";
 export * from "./der_writer.ts";

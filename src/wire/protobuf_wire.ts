@@ -9,6 +9,7 @@ export const FIXED32 = 5;
 const FIELDS_LIMIT = 200_000;
 
 const ENCODER = new TextEncoder();
+const SHORT_CHARS = 100;
 /** Octets of the longest length. */
 const LENGTH_OCTETS = 5;
 
@@ -136,8 +137,38 @@ export class ProtobufWriter {
     // An UTF-16 unit takes three octets at most.
     this.#reserve(text.length * 3 + LENGTH_OCTETS);
     const start = this.length + 1;
+    if (this.#putAscii(start, text)) return this.#putLength(start, text.length);
     const { written } = ENCODER.encodeInto(text, this.bytes.subarray(start));
     this.#putLength(start, written);
+  }
+
+  /** Short texts without a view of the bytes. False: it is long, or has other characters. */
+  #putAscii(start: number, text: string): boolean {
+    if (text.length > SHORT_CHARS) return false;
+    for (let i = 0; i < text.length; i++) {
+      const code = text.charCodeAt(i);
+      if (code > 0x7f) return false;
+      this.bytes[start + i] = code;
+    }
+    return true;
+  }
+
+  /** Octets that `digits` have as hexadecimal digits. */
+  hex(number: number, digits: string): void {
+    const size = digits.length >> 1;
+    this.#varint(number << 3 | LENGTH_DELIMITED);
+    this.#varint(size);
+    this.#reserve(size);
+    for (let at = 0; at < digits.length; at += 2) {
+      this.bytes[this.length++] = hexValue(digits, at) << 4 | hexValue(digits, at + 1);
+    }
+  }
+
+  /** Whole fields, encoded before. */
+  raw(fields: Uint8Array): void {
+    this.#reserve(fields.length);
+    this.bytes.set(fields, this.length);
+    this.length += fields.length;
   }
 
   chunk(number: number, chunk: Uint8Array): void {
@@ -184,4 +215,10 @@ export class ProtobufWriter {
     larger.set(this.bytes.subarray(0, this.length));
     this.bytes = larger;
   }
+}
+
+/** Value of a digit in lower case. */
+function hexValue(digits: string, at: number): number {
+  const code = digits.charCodeAt(at);
+  return code > 0x60 ? code - 0x57 : code & 0x0f;
 }

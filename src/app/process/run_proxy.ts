@@ -35,7 +35,7 @@ import { usualIdOf } from "./find_proxy.ts";
 import { createLogOutput, createLogWriter, exitCodeOf, lastWords } from "../log/log_output.ts";
 import { ACCESS_RING_BYTES, createAccessLines, LogRings } from "../log/log_rings.ts";
 import { accessTargetOf, AccessWriter } from "../log/access_writer.ts";
-import type { SendSpans } from "../tracing/span_outbox.ts";
+import type { SpanBatch } from "../tracing/span_outbox.ts";
 import { SpanExporter } from "../tracing/span_exporter.ts";
 import { openSyslog } from "../log/syslog.ts";
 import { Notifier } from "./notify.ts";
@@ -139,7 +139,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         remoteAuthorize: boundedAuthorize(agent),
         fetchCertificate,
         // deno-lint-ignore require-await -- the worker waits for the answer, so that batches do not pile up
-        sendSpans: async (batch: Parameters<SendSpans>[0], lost: number) => spans.take(batch, lost),
+        sendSpans: async (batch: SpanBatch, lost: number) => spans.take(batch, lost),
         onFirstUse: (upstreamId: string) => source.used([upstreamId]),
         inherited,
       };

@@ -1,14 +1,13 @@
 /**
- * Spans as `ExportTraceServiceRequest` of opentelemetry-proto, in JSON or Protocol Buffers. One function
- * builds the message, with the names of its fields in JSON; a table has their numbers.
+ * Spans as opentelemetry-proto has them, in Protocol Buffers or JSON. A span is encoded once, in the thread
+ * that made it; the request around it is put together when it is sent.
  *
  * @module
  */
 
-import { Buffer } from "node:buffer";
 import type { SpanAttributes } from "../../http/mod.ts";
 import type { FinishedSpan } from "../../proxy/mod.ts";
-import { type PlainMessage, Protobuf } from "../../wire/mod.ts";
+import { ProtobufWriter } from "../../wire/mod.ts";
 
 /** Where spans come from: attributes of the resource, and the version of this program. */
 export interface SpanOrigin {
@@ -16,91 +15,131 @@ export interface SpanOrigin {
   readonly version: string;
 }
 
+const SCOPE = "postern";
 const SPAN_KIND = { server: 2, client: 3 } as const;
 const STATUS_ERROR = 2;
 /** Sampled, and the parent is in another process. */
 const FLAGS = 0x301;
 
-const REQUEST = "ExportTraceServiceRequest";
-/** The part of opentelemetry-proto that is sent. */
-export const OTLP_TYPES = {
-  [REQUEST]: { resourceSpans: "1 repeated ResourceSpans" },
-  ResourceSpans: { resource: "1 Resource", scopeSpans: "2 repeated ScopeSpans" },
-  Resource: { attributes: "1 repeated KeyValue" },
-  ScopeSpans: { scope: "1 InstrumentationScope", spans: "2 repeated Span" },
-  InstrumentationScope: { name: "1 string", version: "2 string" },
-  Span: {
-    traceId: "1 bytes",
-    spanId: "2 bytes",
-    parentSpanId: "4 bytes",
-    name: "5 string",
-    kind: "6 int32",
-    startTimeUnixNano: "7 fixed64",
-    endTimeUnixNano: "8 fixed64",
-    attributes: "9 repeated KeyValue",
-    events: "11 repeated Event",
-    status: "15 Status",
-    flags: "16 fixed32",
-  },
-  Event: { timeUnixNano: "1 fixed64", name: "2 string", attributes: "3 repeated KeyValue" },
-  Status: { message: "2 string", code: "3 int32" },
-  KeyValue: { key: "1 string", value: "2 AnyValue" },
-  AnyValue: { stringValue: "1 oneof string", intValue: "3 oneof int64" },
+/** Numbers of the fields, by message. */
+const REQUEST = { resourceSpans: 1 } as const;
+const RESOURCE_SPANS = { resource: 1, scopeSpans: 2 } as const;
+const RESOURCE = { attributes: 1 } as const;
+const SCOPE_SPANS = { scope: 1, spans: 2 } as const;
+const SCOPE_FIELDS = { name: 1, version: 2 } as const;
+const SPAN = {
+  traceId: 1,
+  spanId: 2,
+  parentSpanId: 4,
+  name: 5,
+  kind: 6,
+  start: 7,
+  end: 8,
+  attributes: 9,
+  events: 11,
+  status: 15,
+  flags: 16,
 } as const;
+const EVENT = { time: 1, name: 2, attributes: 3 } as const;
+const STATUS = { message: 2, code: 3 } as const;
+const KEY_VALUE = { key: 1, value: 2 } as const;
+const ANY_VALUE = { text: 1, number: 3 } as const;
 
-const protobuf = new Protobuf(OTLP_TYPES);
-
-/** Ids are hexadecimal in JSON, and bytes in Protocol Buffers. */
-type IdForm = (hex: string) => string | Uint8Array;
-
-export function otlpJson(spans: readonly FinishedSpan[], origin: SpanOrigin): string {
-  return JSON.stringify(request(spans, origin, (hex) => hex));
+/** The span as one of `ScopeSpans`: such bytes after each other are a list of spans. */
+export function writeOtlpSpan(writer: ProtobufWriter, span: FinishedSpan): void {
+  writer.within(SCOPE_SPANS.spans, () => {
+    const { startMs, durationMs, events, parentId, error } = span;
+    writer.hex(SPAN.traceId, span.traceId);
+    writer.hex(SPAN.spanId, span.spanId);
+    if (parentId !== "") writer.hex(SPAN.parentSpanId, parentId);
+    writer.text(SPAN.name, span.name);
+    writer.integer(SPAN.kind, SPAN_KIND[span.kind]);
+    writer.fixed64(SPAN.start, nanoseconds(startMs));
+    writer.fixed64(SPAN.end, nanoseconds(startMs + durationMs));
+    writeAttributes(writer, SPAN.attributes, span.attributes);
+    for (const { name, afterMs, attributes } of events) {
+      writer.within(SPAN.events, () => {
+        writer.fixed64(EVENT.time, nanoseconds(startMs + afterMs));
+        writer.text(EVENT.name, name);
+        writeAttributes(writer, EVENT.attributes, attributes);
+      });
+    }
+    if (error !== "") {
+      writer.within(SPAN.status, () => {
+        writer.text(STATUS.message, error);
+        writer.integer(STATUS.code, STATUS_ERROR);
+      });
+    }
+    writer.fixed32(SPAN.flags, FLAGS);
+  });
 }
 
-export function otlpProtobuf(spans: readonly FinishedSpan[], origin: SpanOrigin): Uint8Array {
-  const bytesOf = (hex: string) => Buffer.from(hex, "hex");
-  return protobuf.encode(REQUEST, request(spans, origin, bytesOf));
+function writeAttributes(
+  writer: ProtobufWriter,
+  number: number,
+  attributes: SpanAttributes,
+): void {
+  for (let at = 0; at < attributes.length; at += 2) {
+    const value = attributes[at + 1] ?? "";
+    writer.within(number, () => {
+      writer.text(KEY_VALUE.key, String(attributes[at]));
+      writer.within(KEY_VALUE.value, () => {
+        if (typeof value === "number") writer.integer(ANY_VALUE.number, value);
+        else writer.text(ANY_VALUE.text, value);
+      });
+    });
+  }
 }
 
-function request(
-  spans: readonly FinishedSpan[],
-  { attributes, version }: SpanOrigin,
-  idForm: IdForm,
-): PlainMessage {
-  return {
-    resourceSpans: [{
-      resource: { attributes: keyValues(Object.entries(attributes).flat()) },
-      scopeSpans: [{
-        scope: { name: "postern", version },
-        spans: spans.map((span) => spanMessage(span, idForm)),
-      }],
-    }],
-  };
+/** `spans`: bytes of {@link writeOtlpSpan}. */
+export function otlpRequest(spans: readonly Uint8Array[], origin: SpanOrigin): Uint8Array {
+  const writer = new ProtobufWriter();
+  writer.within(REQUEST.resourceSpans, () => {
+    writer.within(RESOURCE_SPANS.resource, () => {
+      writeAttributes(writer, RESOURCE.attributes, Object.entries(origin.attributes).flat());
+    });
+    writer.within(RESOURCE_SPANS.scopeSpans, () => {
+      writer.within(SCOPE_SPANS.scope, () => {
+        writer.text(SCOPE_FIELDS.name, SCOPE);
+        writer.text(SCOPE_FIELDS.version, origin.version);
+      });
+      for (const bytes of spans) writer.raw(bytes);
+    });
+  });
+  return writer.bytes.slice(0, writer.length);
 }
 
-function spanMessage(span: FinishedSpan, idForm: IdForm): PlainMessage {
+export function otlpJsonSpan(span: FinishedSpan): string {
   const { traceId, spanId, parentId, name, kind, startMs, durationMs, attributes, events } = span;
-  return {
-    traceId: idForm(traceId),
-    spanId: idForm(spanId),
-    ...(parentId !== "" && { parentSpanId: idForm(parentId) }),
+  return JSON.stringify({
+    traceId,
+    spanId,
+    ...(parentId !== "" && { parentSpanId: parentId }),
     flags: FLAGS,
     name,
     kind: SPAN_KIND[kind],
-    startTimeUnixNano: nanoseconds(startMs),
-    endTimeUnixNano: nanoseconds(startMs + durationMs),
+    startTimeUnixNano: String(nanoseconds(startMs)),
+    endTimeUnixNano: String(nanoseconds(startMs + durationMs)),
     attributes: keyValues(attributes),
     events: events.map((event) => ({
       name: event.name,
-      timeUnixNano: nanoseconds(startMs + event.afterMs),
+      timeUnixNano: String(nanoseconds(startMs + event.afterMs)),
       attributes: keyValues(event.attributes),
     })),
     status: span.error === "" ? {} : { code: STATUS_ERROR, message: span.error },
-  };
+  });
 }
 
-function keyValues(attributes: SpanAttributes): readonly PlainMessage[] {
-  const list: PlainMessage[] = [];
+/** `spans`: texts of {@link otlpJsonSpan} with commas between them. */
+export function otlpJsonRequest(spans: string, { attributes, version }: SpanOrigin): string {
+  const resource = JSON.stringify({ attributes: keyValues(Object.entries(attributes).flat()) });
+  const scope = JSON.stringify({ name: SCOPE, version });
+  return `{"resourceSpans":[{"resource":${resource},"scopeSpans":[` +
+    `{"scope":${scope},"spans":[${spans}]}]}]}`;
+}
+
+function keyValues(attributes: SpanAttributes): readonly object[] {
+  const list: object[] = [];
   for (let at = 0; at < attributes.length; at += 2) {
     const value = attributes[at + 1];
     list.push({
@@ -111,7 +150,7 @@ function keyValues(attributes: SpanAttributes): readonly PlainMessage[] {
   return list;
 }
 
-/** A number of 64 bits, whose nanoseconds a float cannot hold: as text, with microseconds. */
-function nanoseconds(ms: number): string {
-  return `${Math.round(ms * 1_000)}000`;
+/** A float cannot hold so many digits: whole microseconds. */
+function nanoseconds(ms: number): bigint {
+  return BigInt(Math.round(ms * 1_000)) * 1_000n;
 }

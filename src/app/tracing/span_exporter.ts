@@ -10,7 +10,6 @@ import process from "node:process";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { type Counter, type Log, messageOf, sleep, type Stats } from "../../base/mod.ts";
-import type { FinishedSpan } from "../../proxy/mod.ts";
 import { sameContent, type Snapshot, type TracingPart } from "../../snapshot/mod.ts";
 import {
   type CollectorDeps,
@@ -18,8 +17,8 @@ import {
   type CollectorOutcome,
   openCollector,
 } from "./collector.ts";
-import { otlpJson, otlpProtobuf, type SpanOrigin } from "./otlp.ts";
-import { zipkinSpans } from "./zipkin_json.ts";
+import { otlpJsonRequest, otlpRequest, type SpanOrigin } from "./otlp.ts";
+import type { SpanBatch } from "./span_outbox.ts";
 
 export interface SpanExporterOptions extends CollectorDeps {
   readonly log: Log;
@@ -38,6 +37,8 @@ const TRIES = 5;
 /** The last spans of a process may take this long. */
 const LAST_MS = 1_500;
 const ENCODER = new TextEncoder();
+/** Takes a quarter of the time that the default level takes. */
+const FAST = { level: 1 } as const;
 const compress = promisify(gzip);
 
 export class SpanExporter {
@@ -45,9 +46,13 @@ export class SpanExporter {
   #part: TracingPart | null = null;
   #origin: SpanOrigin | undefined;
   #link: CollectorLink | undefined;
-  #queue: FinishedSpan[] = [];
+  #queue: SpanBatch[] = [];
+  /** Spans in the queue. */
+  #queued = 0;
   #running: Promise<void> | undefined;
-  #wake: AbortController | undefined;
+  /** Ends the wait that collects spans; the pause after a failure goes on. */
+  #collecting: AbortController | undefined;
+  #pausing: AbortController | undefined;
   #isClosing = false;
   #failure = "";
   #counters: { readonly sent: Counter; lost(reason: LossReason): Counter } | undefined;
@@ -87,71 +92,102 @@ export class SpanExporter {
   }
 
   /** Spans of a worker; `lost`: spans that it dropped. */
-  take(spans: readonly FinishedSpan[], lost: number): void {
+  take(batch: SpanBatch, lost: number): void {
     if (!this.#part) return;
     if (lost > 0) this.#counters?.lost("worker_full").add(lost);
-    this.#queue.push(...spans);
-    const excess = this.#queue.length - QUEUE_SPANS;
-    if (excess > 0) {
-      this.#queue.splice(0, excess);
-      this.#counters?.lost("queue_full").add(excess);
-    }
-    if (this.#queue.length >= BATCH_SPANS) this.#wake?.abort();
-    this.#running ??= this.#run().finally(() => this.#running = undefined);
+    this.#queue.push(batch);
+    this.#queued += batch.count;
+    while (this.#queued > QUEUE_SPANS) this.#counters?.lost("queue_full").add(this.#shift().count);
+    if (this.#queued >= BATCH_SPANS) this.#collecting?.abort();
+    this.#start();
+  }
+
+  #start(): void {
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined;
+      if (this.#queued > 0) this.#start();
+    });
   }
 
   /** Sends what is left, within a time limit. */
   async close(): Promise<void> {
     this.#isClosing = true;
-    this.#wake?.abort();
-    await Promise.race([this.#running, sleep(this.#options.clock, LAST_MS)]);
+    this.#collecting?.abort();
+    this.#pausing?.abort();
+    let isLate = false;
+    const late = sleep(this.#options.clock, LAST_MS).then(() => isLate = true);
+    while (this.#running && !isLate) await Promise.race([this.#running, late]);
     this.#drop();
   }
 
   #drop(): void {
-    if (this.#queue.length > 0) this.#counters?.lost("closed").add(this.#queue.length);
+    if (this.#queued > 0) this.#counters?.lost("closed").add(this.#queued);
     this.#queue = [];
+    this.#queued = 0;
     this.#link?.close();
     this.#link = undefined;
   }
 
+  #shift(): SpanBatch {
+    const batch = this.#queue.shift();
+    if (!batch) throw new TypeError("the queue is empty");
+    this.#queued -= batch.count;
+    return batch;
+  }
+
   async #run(): Promise<void> {
-    while (this.#queue.length > 0) {
-      if (this.#queue.length < BATCH_SPANS) await this.#wait(DELAY_MS);
-      const batch = this.#queue.splice(0, BATCH_SPANS);
-      if (batch.length > 0) await this.#deliver(batch);
+    while (this.#queued > 0) {
+      if (this.#queued < BATCH_SPANS && !this.#isClosing) {
+        const { signal } = this.#collecting = new AbortController();
+        await sleep(this.#options.clock, DELAY_MS, { signal });
+      }
+      const batches: SpanBatch[] = [];
+      for (let count = 0; this.#queued > 0 && count < BATCH_SPANS;) {
+        const batch = this.#shift();
+        batches.push(batch);
+        count += batch.count;
+      }
+      await this.#deliver(batches);
     }
   }
 
-  async #deliver(batch: readonly FinishedSpan[]): Promise<void> {
-    for (let tried = 1;; tried++) {
-      const outcome = await this.#send(batch);
+  async #deliver(all: readonly SpanBatch[]): Promise<void> {
+    const format = this.#part?.collector.format;
+    // Spans for another kind of collector came before the configuration changed.
+    const batches = all.filter((batch) => batch.format === format);
+    const foreign = countOf(all) - countOf(batches);
+    if (foreign > 0) this.#counters?.lost("closed").add(foreign);
+    const count = countOf(batches);
+    for (let tried = 1; count > 0; tried++) {
+      const outcome = await this.#send(batches);
       if (outcome.kind === "taken") {
         if (this.#failure !== "") this.#options.log.info("spans are taken by the collector again");
         this.#failure = "";
-        return this.#counters?.sent.add(batch.length);
+        return this.#counters?.sent.add(count);
       }
       this.#report(outcome.reason);
       const isLast = outcome.kind === "refused" || tried >= TRIES || this.#isClosing;
-      if (isLast) return this.#counters?.lost(outcome.kind).add(batch.length);
+      if (isLast) return this.#counters?.lost(outcome.kind).add(count);
       const backoffMs = Math.min(RETRY_MS.first * 2 ** (tried - 1), RETRY_MS.most);
-      await this.#wait(outcome.afterMs ?? backoffMs);
+      const { signal } = this.#pausing = new AbortController();
+      await sleep(this.#options.clock, outcome.afterMs ?? backoffMs, { signal });
     }
   }
 
-  async #send(batch: readonly FinishedSpan[]): Promise<CollectorOutcome> {
+  async #send(batches: readonly SpanBatch[]): Promise<CollectorOutcome> {
     const link = this.#link;
     const part = this.#part;
     const origin = this.#origin;
     if (!link || !part || !origin) return { kind: "refused", reason: "there is no collector" };
-    const body = bodyOf(batch, { part, origin });
+    const { format } = part.collector;
+    const body = bodyOf(batches, { format, origin });
     const headers = {
-      "content-type": CONTENT_TYPES[part.collector.format],
+      "content-type": CONTENT_TYPES[format],
       "user-agent": `postern/${origin.version}`,
     };
     // Not every server of Zipkin's API decompresses, and gRPC has a way of its own.
-    if (!part.collector.format.match(/^otlp_(?:json|protobuf)$/)) return link.post(headers, body);
-    const zipped = new Uint8Array(await compress(body));
+    if (format === "zipkin_json" || format === "otlp_grpc") return link.post(headers, body);
+    const zipped = new Uint8Array(await compress(body, FAST));
     return await link.post({ ...headers, "content-encoding": "gzip" }, zipped);
   }
 
@@ -159,12 +195,6 @@ export class SpanExporter {
     if (this.#failure === reason) return;
     this.#failure = reason;
     this.#options.log.warn("spans are not taken by the collector", { reason });
-  }
-
-  async #wait(ms: number): Promise<void> {
-    if (this.#isClosing) return;
-    const wake = this.#wake = new AbortController();
-    await sleep(this.#options.clock, ms, { signal: wake.signal });
   }
 }
 
@@ -177,19 +207,24 @@ const CONTENT_TYPES = {
   zipkin_json: "application/json",
 } as const;
 
+function countOf(batches: readonly SpanBatch[]): number {
+  return batches.reduce((sum, { count }) => sum + count, 0);
+}
+
 function bodyOf(
-  batch: readonly FinishedSpan[],
-  { part, origin }: { readonly part: TracingPart; readonly origin: SpanOrigin },
+  batches: readonly SpanBatch[],
+  { format, origin }: Pick<SpanBatch, "format"> & { readonly origin: SpanOrigin },
 ): Uint8Array {
-  const { service, collector: { format } } = part;
+  const bodies = batches.map(({ body }) => body);
+  const texts = bodies.filter((body) => typeof body === "string").join();
   switch (format) {
     case "otlp_json":
-      return ENCODER.encode(otlpJson(batch, origin));
+      return ENCODER.encode(otlpJsonRequest(texts, origin));
     case "otlp_protobuf":
     case "otlp_grpc":
-      return otlpProtobuf(batch, origin);
+      return otlpRequest(bodies.filter((body) => typeof body !== "string"), origin);
     case "zipkin_json":
-      return ENCODER.encode(JSON.stringify(zipkinSpans(batch, service)));
+      return ENCODER.encode(`[${texts}]`);
   }
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Buffer } from "node:buffer";
 import { recordingLog } from "../../../test/kit/engine/path_pair.ts";
 import { startTestCollector } from "../../../test/kit/wire/collector.ts";
 import { Stats, systemClock, systemRandom } from "../../base/mod.ts";
@@ -7,6 +8,7 @@ import { runtimeEngine } from "../../net/mod.ts";
 import type { FinishedSpan } from "../../proxy/mod.ts";
 import type { TraceCollector, TracingPart } from "../../snapshot/mod.ts";
 import { SpanExporter } from "./span_exporter.ts";
+import { SpanOutbox } from "./span_outbox.ts";
 
 const SPAN: FinishedSpan = {
   traceId: "0af7651916cd43dd8448eb211c80319c",
@@ -43,23 +45,33 @@ function startExporter(collector: TraceCollector) {
     resource: { "deployment.environment": "test" },
   };
   exporter.set({ tracing, proxyId: "db-sidecar-proxy", datacenter: "dc1" });
+  let lostBefore = 0;
+  const outbox = new SpanOutbox(systemClock, (batch) => {
+    exporter.take(batch, lostBefore);
+    return Promise.resolve();
+  });
+  const give = ({ lost } = { lost: 0 }) => {
+    lostBefore = lost;
+    outbox.take(SPAN, { format: collector.format, service: "db" });
+    outbox.flush();
+  };
   const counts = () =>
     Object.fromEntries(
       stats.samples().map(({ name, labels, value }) =>
         [Object.values(labels ?? {}).join() || name, value] as const
       ),
     );
-  return { exporter, counts, lines };
+  return { exporter, give, counts, lines };
 }
 
 test("OTLP carries a span with its resource, after the collector has refused it for a moment", async () => {
   await using collector = await startTestCollector({ answers: [[503, { "retry-after": "0" }]] });
-  const { exporter, counts, lines } = startExporter({
+  const { exporter, give, counts, lines } = startExporter({
     format: "otlp_json",
     url: `${collector.url}/v1/traces`,
     headers: { "x-api-key": "k" },
   });
-  exporter.take([SPAN], 0);
+  give();
   // The first try is the one of `close`, which does not repeat it.
   await exporter.close();
   assert.deepEqual(counts(), { unreachable: 1, spans_exported_total: 0 });
@@ -70,7 +82,7 @@ test("OTLP carries a span with its resource, after the collector has refused it 
     url: `${collector.url}/v1/traces`,
     headers: { "x-api-key": "k" },
   });
-  second.exporter.take([SPAN], 3);
+  second.give({ lost: 3 });
   await second.exporter.close();
   assert.deepEqual(second.counts(), { worker_full: 3, spans_exported_total: 1 });
   const { url, headers, body } = collector.taken.at(-1) ?? {};
@@ -102,6 +114,42 @@ test("OTLP carries a span with its resource, after the collector has refused it 
   }]);
 });
 
+test("OTLP in Protocol Buffers has the same members, with bytes and numbers", async () => {
+  await using collector = await startTestCollector();
+  const url = `${collector.url}/v1/traces`;
+  const { exporter, give } = startExporter({ format: "otlp_protobuf", url, headers: {} });
+  give();
+  give();
+  await exporter.close();
+  const [{ body, headers } = { body: {}, headers: undefined }] = collector.taken;
+  assert.equal(headers?.["content-type"], "application/x-protobuf");
+  const { resourceSpans: [{ scopeSpans: [{ scope, spans }] }] } = body as OtlpBody;
+  assert.deepEqual(scope, { name: "postern", version: "9.9.9" });
+  const bytesOf = (hex: string) => new Uint8Array(Buffer.from(hex, "hex"));
+  const [first, ...others] = spans as readonly Readonly<Record<string, Uint8Array>>[];
+  assert.equal(others.length, 1);
+  const { traceId, spanId, parentSpanId, ...rest } = first ?? {};
+  const ids = [traceId, spanId, parentSpanId].map((id) => new Uint8Array(id ?? []));
+  assert.deepEqual(ids, [SPAN.traceId, SPAN.spanId, SPAN.parentId].map(bytesOf));
+  assert.deepEqual(rest, {
+    flags: 0x301,
+    name: "ingress db",
+    kind: 2,
+    startTimeUnixNano: "1700000000000250000",
+    endTimeUnixNano: "1700000000012750000",
+    attributes: [
+      { key: "url.path", value: { stringValue: "/x" } },
+      { key: "http.response.status_code", value: { intValue: 503 } },
+    ],
+    events: [{
+      name: "retry",
+      timeUnixNano: "1700000000002250000",
+      attributes: [{ key: "postern.attempt", value: { intValue: 2 } }],
+    }],
+    status: { code: 2, message: "endpoint_refused" },
+  });
+});
+
 interface OtlpBody {
   readonly resourceSpans: readonly [{
     readonly resource: { readonly attributes: readonly { readonly key: string }[] };
@@ -112,8 +160,8 @@ interface OtlpBody {
 test("Zipkin's form has microseconds and texts", async () => {
   await using collector = await startTestCollector();
   const url = `${collector.url}/api/v2/spans`;
-  const { exporter } = startExporter({ format: "zipkin_json", url, headers: {} });
-  exporter.take([SPAN], 0);
+  const { exporter, give } = startExporter({ format: "zipkin_json", url, headers: {} });
+  give();
   await exporter.close();
   assert.deepEqual(collector.taken.map(({ body }) => body), [[{
     traceId: SPAN.traceId,
@@ -134,7 +182,7 @@ test("a collector that is away loses spans, which are counted, and nothing waits
   // Nothing listens on port 1.
   const url = "http://127.0.0.1:1/v1/traces";
   const { exporter, counts, lines } = startExporter({ format: "otlp_json", url, headers });
-  exporter.take(Array.from({ length: 10_000 }, () => SPAN), 0);
+  for (let i = 0; i < 40; i++) exporter.take({ format: "otlp_json", count: 250, body: "{}" }, 0);
   await exporter.close();
   const { queue_full = 0, unreachable = 0, closed = 0, spans_exported_total } = counts();
   assert.equal(queue_full + unreachable + closed, 10_000);

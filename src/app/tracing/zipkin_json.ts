@@ -5,27 +5,23 @@ import type { FinishedSpan } from "../../proxy/mod.ts";
 
 const SPAN_KIND = { server: "SERVER", client: "CLIENT" } as const;
 
-export function zipkinSpans(spans: readonly FinishedSpan[], service: string): readonly unknown[] {
-  const localEndpoint = { serviceName: service };
-  return spans.map((span) => {
-    const { traceId, spanId, parentId, name, kind, startMs, durationMs, events, error } = span;
-    return {
-      traceId,
-      id: spanId,
-      ...(parentId !== "" && { parentId }),
-      name,
-      kind: SPAN_KIND[kind],
-      timestamp: microseconds(startMs),
-      // A duration of 0 means that the span is not complete.
-      duration: Math.max(1, microseconds(durationMs)),
-      localEndpoint,
-      annotations: events.map((event) => ({
-        timestamp: microseconds(startMs + event.afterMs),
-        value: [event.name, ...Object.entries(tagsOf(event.attributes)).map((tag) => tag.join("="))]
-          .join(" "),
-      })),
-      tags: { ...tagsOf(span.attributes), ...(error !== "" && { error }) },
-    };
+export function zipkinSpan(span: FinishedSpan, service: string): string {
+  const { traceId, spanId, parentId, name, kind, startMs, durationMs, events, error } = span;
+  return JSON.stringify({
+    traceId,
+    id: spanId,
+    ...(parentId !== "" && { parentId }),
+    name,
+    kind: SPAN_KIND[kind],
+    timestamp: microseconds(startMs),
+    // A duration of 0 means that the span is not complete.
+    duration: Math.max(1, microseconds(durationMs)),
+    localEndpoint: { serviceName: service },
+    annotations: events.map(({ name, afterMs, attributes }) => ({
+      timestamp: microseconds(startMs + afterMs),
+      value: [name, ...Object.entries(tagsOf(attributes)).map((tag) => tag.join("="))].join(" "),
+    })),
+    tags: { ...tagsOf(span.attributes), ...(error !== "" && { error }) },
   });
 }
 

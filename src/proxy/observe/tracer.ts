@@ -8,6 +8,7 @@
 import { Buffer } from "node:buffer";
 import { type Clock, type ErrorCode, originOf } from "../../base/mod.ts";
 import {
+  addTrace,
   type ExchangeRecord,
   type ExchangeTrace,
   fieldOf,
@@ -24,7 +25,7 @@ import {
   type TracePosition,
   writeTrace,
 } from "../../http/mod.ts";
-import type { TracingPart } from "../../snapshot/mod.ts";
+import type { TraceCollector, TracingPart } from "../../snapshot/mod.ts";
 import type { ConnectionRecord, Ending } from "./connection_record.ts";
 import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
 
@@ -41,8 +42,11 @@ export interface FinishedSpan extends TracePosition {
   readonly error: string;
 }
 
-/** Takes a span; it may be lost. Never throws or waits. */
-export type TakeSpan = (span: FinishedSpan) => void;
+/** Takes a span for a collector; it may be lost. Never throws or waits. */
+export type TakeSpan = (
+  span: FinishedSpan,
+  to: { readonly format: TraceCollector["format"]; readonly service: string },
+) => void;
 
 const EVENTS_LIMIT = 16;
 const TEXT_LIMIT = 512;
@@ -56,7 +60,7 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = { http: 80, https: 443 }
 export class Tracer {
   readonly part: TracingPart;
   readonly #clock: Pick<Clock, "now" | "monotonic">;
-  readonly #take: TakeSpan;
+  readonly #take: (span: FinishedSpan) => void;
   readonly #ids = new TraceIds();
   /** Wall clock less monotonic clock. Milliseconds are cut off, so the largest difference is the nearest. */
   #wallAheadMs = -Infinity;
@@ -67,7 +71,8 @@ export class Tracer {
   }) {
     this.part = part;
     this.#clock = clock;
-    this.#take = take;
+    const to = { format: part.collector.format, service: part.service };
+    this.#take = (span) => take(span, to);
   }
 
   /** Writes the position of a request into its head. The head was read, and nothing was changed. */
@@ -82,9 +87,12 @@ export class Tracer {
     const isSampled = (decision ?? this.#isChosen(traceId)) && this.#isWithinLimit();
     const spanId = this.#ids.span();
     const position = { traceId, spanId, parentId: parent?.spanId ?? "", isSampled };
-    writeTrace(fields, position, this.#formsFor(carried));
-    // Its state belongs to a position that is not continued.
-    if (parent?.form !== "tracecontext") removeField(fields, "tracestate");
+    if (carried.length === 0) addTrace(fields, position, propagation.write);
+    else {
+      writeTrace(fields, position, this.#formsFor(carried));
+      // Its state belongs to a position that is not continued.
+      if (parent?.form !== "tracecontext") removeField(fields, "tracestate");
+    }
     if (isSampled) record.trace = { ...position, listener, events: [] };
   }
 

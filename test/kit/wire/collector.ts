@@ -4,7 +4,6 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { Buffer } from "node:buffer";
 import { gunzipSync } from "node:zlib";
-import { OTLP_TYPES } from "../../../src/app/tracing/otlp.ts";
 import { Protobuf } from "../../../src/wire/mod.ts";
 
 export interface TakenRequest {
@@ -19,6 +18,32 @@ export interface TestCollector extends AsyncDisposable {
   readonly url: string;
   readonly port: number;
 }
+
+/** The part of opentelemetry-proto that is sent. */
+const OTLP_TYPES = {
+  ExportTraceServiceRequest: { resourceSpans: "1 repeated ResourceSpans" },
+  ResourceSpans: { resource: "1 Resource", scopeSpans: "2 repeated ScopeSpans" },
+  Resource: { attributes: "1 repeated KeyValue" },
+  ScopeSpans: { scope: "1 InstrumentationScope", spans: "2 repeated Span" },
+  InstrumentationScope: { name: "1 string", version: "2 string" },
+  Span: {
+    traceId: "1 bytes",
+    spanId: "2 bytes",
+    parentSpanId: "4 bytes",
+    name: "5 string",
+    kind: "6 int32",
+    startTimeUnixNano: "7 fixed64",
+    endTimeUnixNano: "8 fixed64",
+    attributes: "9 repeated KeyValue",
+    events: "11 repeated Event",
+    status: "15 Status",
+    flags: "16 fixed32",
+  },
+  Event: { timeUnixNano: "1 fixed64", name: "2 string", attributes: "3 repeated KeyValue" },
+  Status: { message: "2 string", code: "3 int32" },
+  KeyValue: { key: "1 string", value: "2 AnyValue" },
+  AnyValue: { stringValue: "1 oneof string", intValue: "3 oneof int64" },
+} as const;
 
 type CollectorAnswer = readonly [status: number, headers: Readonly<Record<string, string>>];
 

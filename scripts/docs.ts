@@ -1,6 +1,7 @@
 /**
  * Writes the flag reference of `docs/command-line.md` from the tables that flags are read with, and
- * `docs/configuration-keys.md` from the table that keys of Consul are read with. The manual pages in
+ * `docs/configuration-keys.md` from the table that keys of Consul are read with, and the tables of
+ * `docs/from-envoy.md`. The manual pages in
  * `dist/man` are for a look at them: `man -l dist/man/postern-proxy.1`.
  *
  *     deno task docs
@@ -13,6 +14,7 @@ import { join } from "node:path";
 import { HELP_TOPICS } from "../src/app/command_line/args.ts";
 import { helpText } from "../src/app/command_line/help.ts";
 import { CONFIG_KEYS, type ConfigKey, KEY_PLACES, type KeyPlace } from "../src/consul/mod.ts";
+import { FATES, fromEnvoyTables } from "./from_envoy.ts";
 import { manPages } from "./man.ts";
 
 const DOCS = join(import.meta.dirname ?? ".", "..", "docs");
@@ -20,7 +22,7 @@ const PAGE = join(DOCS, "command-line.md");
 const KEYS_PAGE = join(DOCS, "configuration-keys.md");
 const PLACE = /(?<=<!-- commands:.*-->\n\n).*?(?=<!-- end of commands -->)/s;
 
-const sections = HELP_TOPICS.filter((topic) => topic !== "version").map((topic) => {
+const sections = HELP_TOPICS.map((topic) => {
   const heading = topic === "" ? "" : `## postern ${topic}\n\n`;
   return `${heading}\`\`\`text\n${helpText(topic)}\`\`\`\n\n`;
 });
@@ -38,13 +40,6 @@ const HEADINGS: Readonly<Record<KeyPlace, string>> = {
   "service-defaults": "`service-defaults`",
   mesh: "`mesh`",
 };
-const FATES: Readonly<Record<ConfigKey["fate"]["kind"], string>> = {
-  followed: "followed",
-  moot: "no effect on a proxy",
-  ignored: "**ignored**, named in the log",
-  refused: "**refused**",
-};
-
 function keyRow({ key, fate }: ConfigKey): string {
   const why = fate.kind === "followed" ? fate.note ?? "" : fate.reason;
   return `| \`${key}\` | ${FATES[fate.kind]} | ${why} |\n`;
@@ -55,6 +50,11 @@ const tables = KEY_PLACES.map((place) => {
   return `## ${HEADINGS[place]}\n\n| key | Postern | |\n| --- | --- | --- |\n${rows}\n`;
 });
 writeFileSync(KEYS_PAGE, readFileSync(KEYS_PAGE, "utf8").replace(KEYS, () => tables.join("")));
+
+const ENVOY_PAGE = join(DOCS, "from-envoy.md");
+const TABLES = /(?<=<!-- tables:.*-->\n\n).*?(?=<!-- end of tables -->)/s;
+const envoyPage = readFileSync(ENVOY_PAGE, "utf8");
+writeFileSync(ENVOY_PAGE, envoyPage.replace(TABLES, () => `${fromEnvoyTables()}\n`));
 
 const MAN = join(DOCS, "..", "dist", "man");
 mkdirSync(MAN, { recursive: true });

@@ -26,6 +26,7 @@ import {
   DOCTOR_FLAGS,
   EXPLAIN_FLAGS,
   STATUS_FLAGS,
+  VERSION_FLAGS,
   WAIT_READY_FLAGS,
 } from "./command_flags.ts";
 import {
@@ -83,6 +84,8 @@ export type Command =
   /** The words after the program's name; the last one is to be completed. */
   | { readonly kind: "complete"; readonly words: readonly string[] }
   | { readonly kind: "version" | "schema" }
+  /** `from`: `SHA256SUMS` of a release, a file or a URL. */
+  | { readonly kind: "check_release"; readonly from: string }
   | { readonly kind: "help"; readonly topic: HelpTopic };
 
 /** Commands that have help of their own, and two that do not. */
@@ -120,9 +123,7 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
     case COMPLETE_COMMAND:
       return { kind: "complete", words: rest };
     case "version":
-      return flagsOf("version", rest, env, []).helpWanted
-        ? { kind: "help", topic: "version" }
-        : { kind: "version" };
+      return parseVersion(rest, env);
     case "-version":
     case "--version":
     case "-v":
@@ -253,6 +254,13 @@ function parseStatus(argv: readonly string[], env: Env): Command {
 function parsePlugin(argv: readonly string[], env: Env): Command {
   const task = parsePluginTask(argv, env);
   return task ? { kind: "plugin", task } : { kind: "help", topic: "plugin" };
+}
+
+function parseVersion(argv: readonly string[], env: Env): Command {
+  const flags = flagsOf("version", argv, env, VERSION_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: "version" };
+  const from = flags.text("check");
+  return from === undefined ? { kind: "version" } : { kind: "check_release", from };
 }
 
 function parseCompletion(argv: readonly string[], env: Env): Command {

@@ -48,7 +48,7 @@ Taken from Envoy's command line
       ${METRICS}
 `);
 
-const REFUSED = readFlagTable(`
+export const REFUSED_ENVOY_FLAGS = readFlagTable(`
 Refused
   -address
       Postern runs the sidecar that is registered; put the address into the service's registration,
@@ -74,7 +74,7 @@ Refused
 `);
 
 const TAKEN = TAKEN_ENVOY_FLAGS.flatMap(({ flags }) => flags);
-const ROWS = [...TAKEN, ...REFUSED.flatMap(({ flags }) => flags)];
+const ROWS = [...TAKEN, ...REFUSED_ENVOY_FLAGS.flatMap(({ flags }) => flags)];
 
 /** A sentence for each such flag that was given, and one for the words after `--`. */
 export function envoyWarnings(flags: FlagValues, envoyWords: readonly string[]): readonly string[] {

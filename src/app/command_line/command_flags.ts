@@ -106,3 +106,9 @@ Flags of dev
   -config JSON (default: {})
       The plugin's "config", as in a configuration file.
 `);
+
+export const VERSION_FLAGS = readFlagTable(`
+Flags
+  -check FILE
+      Compare with a release: its SHA256SUMS, a file or a URL. Exits with 1 if that is newer.
+`);

@@ -43,6 +43,8 @@ async function run(command: Command): Promise<number> {
         (await import("./shell_scripts.ts")).completionScript(command.shell),
       );
       return 0;
+    case "check_release":
+      return await (await import("../commands/check_release.ts")).checkRelease(command.from);
     case "schema": {
       const { configJsonSchema } = await import("../../source/mod.ts");
       process.stdout.write(`${JSON.stringify(configJsonSchema(), null, 2)}\n`);

@@ -12,6 +12,7 @@ import {
   EXPLAIN_FLAGS,
   PLUGIN_DEV_FLAGS,
   STATUS_FLAGS,
+  VERSION_FLAGS,
   WAIT_READY_FLAGS,
 } from "./command_flags.ts";
 
@@ -26,6 +27,7 @@ export const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> =
   explain: EXPLAIN_FLAGS,
   status: STATUS_FLAGS,
   plugin: PLUGIN_DEV_FLAGS,
+  version: VERSION_FLAGS,
 };
 
 /** The pages as they are printed; `{flags}` is the place of the flags. */
@@ -285,8 +287,15 @@ Examples:
   postern schema > postern.schema.json
 `,
   version: `Usage: postern version
+       postern version -check URL
 
-Prints version, commit and engine.
+Prints version, commit and engine. Without -check it sends no request.
+
+Examples:
+  # Whether a newer version was published:
+  postern version -check https://example.com/postern/SHA256SUMS
+
+{flags}
 `,
 };
 

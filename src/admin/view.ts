@@ -19,6 +19,8 @@ export interface ServerInfo {
   readonly workers: number;
   /** Monotonic time of the start. */
   readonly startedMs: number;
+  /** Attempts to have another process take over that failed, and the reason of the last one. */
+  readonly upgrade?: { readonly failures: number; readonly reason: string };
   /** In force now; `openFiles` is undefined where the system knows none. */
   readonly limits: { readonly openFiles: number | undefined; readonly maxConnections: number };
   /** Values of the flags, without secrets. */

@@ -8,7 +8,8 @@ import { lines } from "../redact.ts";
 import { troubleTexts, upstreamTroubles } from "../upstream_troubles.ts";
 
 export async function serverInfo(view: AdminView): Promise<Json> {
-  const { version, commit, engine, platform, pid, workers, startedMs, limits, options } = view.info;
+  const { version, commit, engine, platform, pid, workers, startedMs, limits, options, upgrade } =
+    view.info;
   const { name, reasons, warnings, listeners } = await stateOf(view);
   const snapshot = view.snapshot();
   const [, trustDomain = ""] = /^spiffe:\/\/([^/]+)/.exec(snapshot?.credentials?.uri ?? "") ?? [];
@@ -35,6 +36,7 @@ export async function serverInfo(view: AdminView): Promise<Json> {
       not_ready: reasons,
       warnings,
       listeners,
+      ...(upgrade && { upgrade }),
       limits: { open_files: limits.openFiles ?? "none", max_connections: limits.maxConnections },
     },
   };

@@ -16,6 +16,7 @@ import type { DevOptions } from "../commands/run_dev.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { DoctorOptions } from "../commands/doctor/run_doctor.ts";
 import type { StatusOptions } from "../commands/live/run_status.ts";
+import type { UpgradeOptions } from "../commands/run_upgrade.ts";
 import { readDoctor, readStatus } from "./args_live.ts";
 import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
@@ -26,6 +27,7 @@ import {
   DOCTOR_FLAGS,
   EXPLAIN_FLAGS,
   STATUS_FLAGS,
+  UPGRADE_FLAGS,
   VERSION_FLAGS,
   WAIT_READY_FLAGS,
 } from "./command_flags.ts";
@@ -51,6 +53,7 @@ export const HELP_TOPICS = [
   "wait-ready",
   "explain",
   "status",
+  "upgrade",
   "plugin",
   "completion",
   "schema",
@@ -79,6 +82,7 @@ export type Command =
   | { readonly kind: "explain"; readonly options: ExplainOptions }
   | { readonly kind: "doctor"; readonly options: DoctorOptions }
   | { readonly kind: "status"; readonly options: StatusOptions }
+  | { readonly kind: "upgrade"; readonly options: UpgradeOptions }
   | { readonly kind: "plugin"; readonly task: PluginTask }
   | { readonly kind: "completion"; readonly shell: Shell }
   /** The words after the program's name; the last one is to be completed. */
@@ -112,6 +116,8 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
       return parseExplain(rest, env);
     case "status":
       return parseStatus(rest, env);
+    case "upgrade":
+      return parseUpgrade(rest, env);
     case "plugin":
       return parsePlugin(rest, env);
     case "completion":
@@ -249,6 +255,13 @@ function parseStatus(argv: readonly string[], env: Env): Command {
   const flags = flagsOf("status", argv, env, STATUS_FLAGS);
   if (flags.helpWanted) return { kind: "help", topic: "status" };
   return { kind: "status", options: readStatus(flags) };
+}
+
+function parseUpgrade(argv: readonly string[], env: Env): Command {
+  const flags = flagsOf("upgrade", argv, env, UPGRADE_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: "upgrade" };
+  const timeoutMs = readDurationMs(flags, "timeout");
+  return { kind: "upgrade", options: { proxy: readWhichProxy(flags, env), timeoutMs } };
 }
 
 function parsePlugin(argv: readonly string[], env: Env): Command {

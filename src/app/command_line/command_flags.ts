@@ -44,6 +44,13 @@ ${PROXY_CHOICE}
       not keep failing.
 `);
 
+export const UPGRADE_FLAGS = readFlagTable(`
+Flags
+${PROXY_CHOICE}
+  -timeout DURATION (default: 70s)
+      Give up after this long. The proxy itself waits 65 s for the new process.
+`);
+
 export const EXPLAIN_FLAGS = readFlagTable(`
 Flags
   -H HEADER ...

@@ -34,6 +34,8 @@ async function run(command: Command): Promise<number> {
       return await (await import("../commands/run_explain.ts")).runExplain(command.options);
     case "doctor":
       return await (await import("../commands/doctor/run_doctor.ts")).runDoctor(command.options);
+    case "upgrade":
+      return await (await import("../commands/run_upgrade.ts")).runUpgrade(command.options);
     case "status":
       return await (await import("../commands/live/run_status.ts")).runStatus(command.options);
     case "plugin":

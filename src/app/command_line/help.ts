@@ -12,6 +12,7 @@ import {
   EXPLAIN_FLAGS,
   PLUGIN_DEV_FLAGS,
   STATUS_FLAGS,
+  UPGRADE_FLAGS,
   VERSION_FLAGS,
   WAIT_READY_FLAGS,
 } from "./command_flags.ts";
@@ -26,6 +27,7 @@ export const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> =
   "wait-ready": WAIT_READY_FLAGS,
   explain: EXPLAIN_FLAGS,
   status: STATUS_FLAGS,
+  upgrade: UPGRADE_FLAGS,
   plugin: PLUGIN_DEV_FLAGS,
   version: VERSION_FLAGS,
 };
@@ -54,6 +56,7 @@ Commands:
   wait-ready     Wait until a running proxy is ready
   explain        Say what would happen to a request now, and why
   status         Show every sidecar of this machine: state, certificate, endpoints, troubles
+  upgrade        Replace a running proxy by the new executable, without losing a connection
   plugin         List plugins; create, check and test your own
   completion     Print the completion script of a shell
   schema         Print the JSON Schema of configuration files
@@ -214,6 +217,20 @@ Examples:
 
 {flags}
 `,
+  upgrade: `Usage: postern upgrade [-sidecar-for ID] [-timeout DURATION]
+
+Has a running proxy (SIGUSR2) start its executable again, from the same path and with the same
+flags. The new process gets the listening sockets and loads. When it is ready it takes over, and the
+old one drains. Exit code 1: the old process goes on serving, and the reason is printed. Needs the
+rights to signal the proxy: run it as the same user, or as root. Linux only.
+
+Examples:
+  # After the file /usr/local/bin/postern was replaced:
+  postern upgrade -sidecar-for web-1
+  # Under systemd:
+  systemctl kill -s SIGUSR2 --kill-whom=main postern@web-1
+
+{flags}`,
   status: `Usage: postern status [flags]
 
 Shows the sidecars of this machine: state with the reasons, identity, time left of the certificate

@@ -19,6 +19,7 @@ import {
   listenForLink,
   type ListeningSocket,
   openLink,
+  waitingProcesses,
 } from "../../net/mod.ts";
 import { VERSION } from "./version.ts";
 
@@ -61,6 +62,8 @@ interface HandoverOptions {
   readonly log: Log;
   /** The same for all processes of one proxy, and for no other. */
   readonly purpose: string;
+  /** The parent of this process has failed to start the next one. */
+  readonly onFailedStart?: (reason: string) => void;
 }
 
 type Message = {
@@ -75,6 +78,7 @@ export class Handover {
   readonly #options: HandoverOptions;
   #server: { close(): void } | undefined;
   #offering: Offering | undefined;
+  #failure: { readonly pid: number; readonly reason: string } | undefined;
 
   constructor(options: HandoverOptions) {
     this.#options = options;
@@ -97,17 +101,37 @@ export class Handover {
     return inherited;
   }
 
+  /** This process waits for the next one: it serves. */
+  isServedBy(pid: number): boolean {
+    return waitingProcesses(this.#options.purpose).includes(pid);
+  }
+
+  /** Tells the process that serves that the next one has failed. */
+  reportFailedStart(reason: string): void {
+    const { purpose, clock } = this.#options;
+    const link = openLink(purpose, clock);
+    link?.send({ kind: "failed", reason });
+    link?.close();
+  }
+
+  /** Why this process did not take over; `undefined`: it has not asked, or has not failed. */
+  failureOf(pid: number): string | undefined {
+    return this.#failure?.pid === pid ? this.#failure.reason : undefined;
+  }
+
   /** Offers the sockets to the next process. */
   offer(options: OfferOptions): void {
-    const { purpose, clock, log } = this.#options;
+    const { purpose, clock, log, onFailedStart } = this.#options;
     this.#server ??= listenForLink(purpose, {
       clock,
       onLink: (link) => {
-        if (this.#offering?.isOpen) {
+        if (this.#offering?.isTaken) {
           link.send({ kind: "refused", reason: "another process takes over at this moment" });
           return link.close();
         }
-        this.#offering = new Offering(link, options, { clock, log });
+        this.#offering?.close();
+        const onFailed = (pid: number, reason: string) => this.#failure = { pid, reason };
+        this.#offering = new Offering(link, options, { clock, log, onFailed, onFailedStart });
       },
       onError: (reason) => log.warn("no other process can take over from this one", { reason }),
     });
@@ -124,17 +148,26 @@ class Offering {
   readonly #link: HandoverLink;
   readonly #options: OfferOptions;
   readonly #log: Log;
-  #late: Timer;
+  readonly #onFailed: (pid: number, reason: string) => void;
+  readonly #onFailedStart: ((reason: string) => void) | undefined;
+  readonly #late: Timer;
   #state: "asked" | "offered" | "told" | "over" = "asked";
 
   constructor(
     link: HandoverLink,
     options: OfferOptions,
-    { clock, log }: { readonly clock: Clock; readonly log: Log },
+    { clock, log, onFailed, onFailedStart }: {
+      readonly clock: Clock;
+      readonly log: Log;
+      readonly onFailed: (pid: number, reason: string) => void;
+      readonly onFailedStart: ((reason: string) => void) | undefined;
+    },
   ) {
     this.#link = link;
     this.#options = options;
     this.#log = log;
+    this.#onFailed = onFailed;
+    this.#onFailedStart = onFailedStart;
     this.#late = clock.after(
       READY_MS,
       () => this.#refuse(`it was not ready within ${READY_MS / 1_000} s`),
@@ -152,14 +185,23 @@ class Offering {
     return this.#state !== "over";
   }
 
+  /** The other process has asked for the sockets. */
+  get isTaken(): boolean {
+    return this.#state === "offered" || this.#state === "told";
+  }
+
   close(): void {
     this.#late.cancel();
     this.#state = "over";
     this.#link.close();
   }
 
-  #take({ kind, protocol, version }: Message): void {
+  #take({ kind, protocol, version, reason }: Message): void {
     const { pid } = this.#link.peer;
+    if (kind === "failed" && this.#state === "asked") {
+      this.close();
+      return this.#onFailedStart?.(String(reason));
+    }
     if (kind === "take" && this.#state === "asked") {
       if (protocol !== PROTOCOL) return this.#refuse("it speaks another version of the handover");
       this.#log.info("another process takes over", { process: pid, version: String(version) });
@@ -198,10 +240,12 @@ class Offering {
   }
 
   #failed(reason: string): void {
-    const isOver = !this.isOpen;
+    const { isTaken } = this;
     this.close();
-    if (isOver) return;
+    // It only looked whether this process is here.
+    if (!isTaken) return;
     const { pid } = this.#link.peer;
+    this.#onFailed(pid, reason);
     this.#log.error("handover failed; this process goes on serving", { process: pid, reason });
   }
 }

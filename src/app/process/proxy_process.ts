@@ -87,6 +87,7 @@ export class ProxyProcess {
   /** The newest snapshot until it is in force or refused: its listeners count for readiness. */
   #coming: Snapshot | undefined;
   #inherited: Inheritance | undefined;
+  #takenBy: number | undefined;
   /** Another process has the sockets. */
   readonly #handedOver = new AbortController();
   #canReload = false;
@@ -139,6 +140,11 @@ export class ProxyProcess {
 
   get draining(): boolean {
     return this.#draining;
+  }
+
+  /** The process that accepts in place of this one. */
+  get takenBy(): number | undefined {
+    return this.#takenBy;
   }
 
   /** The process before still serves in place of this one. */
@@ -293,6 +299,7 @@ export class ProxyProcess {
   #handOver(pid: number): void {
     const { log, notifier } = this.#options;
     log.info("handed over", { process: pid });
+    this.#takenBy = pid;
     notifier.mainProcess(pid);
     this.#handedOver.abort();
     this.#options.leaveServers();
@@ -394,7 +401,8 @@ export class ProxyProcess {
     this.#ending.abort();
     this.#options.handover?.close();
     this.#inherited?.close();
-    plane.close();
+    // A worker starts the next process; nothing else is left to close.
+    if (!this.#handedOver.signal.aborted) plane.close();
     // The proxy's own registration is removed before the agent's connections are closed.
     await Promise.race([Promise.all([source.close(), registered]), this.#hurried.promise]);
     await Promise.race([agent?.leave?.(), this.#hurried.promise]);

@@ -45,6 +45,8 @@ import { trimWhenQuiet } from "../workers/quiet_trim.ts";
 import { ProxyProcess, type ShutdownGrace } from "./proxy_process.ts";
 import { MetricSinks } from "./metric_sinks.ts";
 import { onSignals } from "./signals.ts";
+import { Successor } from "./successor.ts";
+import { spawnProcess } from "../workers/spawn_process.ts";
 import { createControl } from "./control.ts";
 import { createPeersLook } from "./peers.ts";
 import { VERSION, versionInfo, versionLine } from "./version.ts";
@@ -104,6 +106,23 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const tooFew = tooFewFiles(options.maxConnections, { maxConnections, openFiles });
   if (tooFew !== undefined) log.warn(tooFew);
 
+  const notifier = new Notifier({ env: process.env, pid: process.pid, clock, log });
+  const handover = standIn ? undefined : new Handover({
+    clock,
+    log,
+    purpose: purposeOf(options, env),
+    onFailedStart: (reason) => successor?.note(reason),
+  });
+  const successor: Successor | undefined = handover && new Successor({
+    clock,
+    log,
+    env,
+    isNotified: notifier.enabled,
+    spawn: (start) => proxy.parts?.plane.spawn(start) ?? spawnProcess(start),
+    isServedBy: (pid) => proxy.takenBy === pid || handover.isServedBy(pid),
+    failureOf: (pid) => handover.failureOf(pid),
+    reportFailure: (reason) => handover.reportFailedStart(reason),
+  });
   let admin: Listening | undefined;
   /** Sockets of servers of the process before. */
   let inherited: InheritedSockets | undefined;
@@ -112,13 +131,11 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     clock,
     log,
     ...(standIn?.grace && { grace: standIn.grace }),
-    notifier: new Notifier({ env: process.env, pid: process.pid, clock, log }),
+    notifier,
     paths: Math.max(workers, 1),
     findControl: (hooks) =>
       createControl(options, { clock, random: systemRandom, log, stats, env, engine, ...hooks }),
-    ...(!standIn && {
-      handover: new Handover({ clock, log, purpose: purposeOf(options, env) }),
-    }),
+    ...(handover && { handover }),
     serverSockets: () => [
       ...admin ? socketsOf(admin) : [],
       ...sinks?.sockets() ?? [],
@@ -185,6 +202,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         pid: process.pid,
         workers,
         startedMs,
+        ...(successor && { upgrade: successor.state }),
         limits: { openFiles: descriptorLimit(), maxConnections },
         options: shownOptions(options, proxy.parts?.proxyId ?? ""),
       };
@@ -236,10 +254,23 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   };
   // Before the agent is reached: a supervisor may stop the process while it waits for the agent.
   const signals = onSignals({
-    stop: () => proxy.stop(),
-    stopNow: () => proxy.hurry(),
-    reload: () => void proxy.reload(),
-    reopen: () => access.reopen(),
+    stop() {
+      successor?.signal("SIGTERM");
+      proxy.stop();
+    },
+    stopNow() {
+      successor?.signal("SIGTERM");
+      proxy.hurry();
+    },
+    reload() {
+      successor?.signal("SIGHUP");
+      if (proxy.takenBy === undefined) void proxy.reload();
+    },
+    reopen() {
+      successor?.signal("SIGUSR1");
+      access.reopen();
+    },
+    ...(successor && { upgrade: () => void successor.start() }),
   });
   const sinks: MetricSinks | undefined = standIn?.metrics === "none" ? undefined : new MetricSinks({
     view,
@@ -253,7 +284,11 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   let servers: Awaited<ReturnType<StandInOptions["open"]>> | undefined;
   try {
     servers = await standIn?.open(view, { log, stop: () => proxy.stop() });
-    return await proxy.run();
+    const code = await proxy.run();
+    if (proxy.takenBy === undefined) return code;
+    await sinks?.close();
+    engine.trim({ shared: true });
+    return await successor?.outlive() ?? code;
   } catch (error) {
     // Through the writer, which does not wait: standard error may have no reader.
     writer.say(lastWords(error, { json, nowMs: clock.now() }));

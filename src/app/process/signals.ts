@@ -9,9 +9,13 @@ interface SignalHandlers {
   readonly reload: () => void;
   /** Files that the proxy writes to were moved away. */
   readonly reopen?: () => void;
+  /** Another process of this program shall take over. */
+  readonly upgrade?: () => void;
 }
 
-export function onSignals({ stop, stopNow, reload, reopen }: SignalHandlers): { off(): void } {
+export function onSignals(
+  { stop, stopNow, reload, reopen, upgrade }: SignalHandlers,
+): { off(): void } {
   let stops = 0;
   const onStop = () => ++stops === 1 ? stop() : stopNow?.();
   process.on("SIGTERM", onStop);
@@ -23,12 +27,14 @@ export function onSignals({ stop, stopNow, reload, reopen }: SignalHandlers): { 
   process.on("SIGHUP", onHangUp);
   // Envoy's signal.
   if (reopen) process.on("SIGUSR1", reopen);
+  if (upgrade) process.on("SIGUSR2", upgrade);
   return {
     off() {
       process.off("SIGTERM", onStop);
       process.off("SIGINT", onStop);
       process.off("SIGHUP", onHangUp);
       if (reopen) process.off("SIGUSR1", reopen);
+      if (upgrade) process.off("SIGUSR2", upgrade);
     },
   };
 }

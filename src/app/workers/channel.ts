@@ -14,6 +14,7 @@ import type {
   ViewOptions,
 } from "../../proxy/mod.ts";
 import type { SendSpans } from "../tracing/span_outbox.ts";
+import type { ProgramStart } from "./spawn_process.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
@@ -160,6 +161,7 @@ export interface WorkerCalls {
   explain(question: ExplainQuery): Promise<ExplainResult | undefined>;
   beat(): void;
   drainInbound(): void;
+  spawn(start: ProgramStart): Promise<number>;
   accept(): void;
   sockets(): readonly ListeningSocket[];
   drain(timeoutMs: number, options?: { readonly handedOver: boolean }): Promise<void>;

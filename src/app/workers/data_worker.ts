@@ -1,6 +1,6 @@
 /** The data plane in worker threads. A worker that dies is replaced. @module */
 
-import { type LogLevel, messageOf, type Timer } from "../../base/mod.ts";
+import { type LogLevel, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
 import { duplicate, type ListeningSocket, shareOut } from "../../net/mod.ts";
 import { type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
 import { type Columns, type ListenerView, PROCESS_COLUMN, SharedCounts } from "../../proxy/mod.ts";
@@ -298,6 +298,13 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
     },
     drainInbound() {
       for (const worker of workers) void worker.ask("drainInbound");
+    },
+    async spawn(start) {
+      // The main thread has a lower priority, which the program would inherit.
+      const [first] = workers;
+      const pid = await first?.ask("spawn", start);
+      if (pid !== undefined) return pid;
+      throw new ProxyError("internal", "the data worker cannot start a program; see its log line");
     },
     async accept() {
       isHeld = false;

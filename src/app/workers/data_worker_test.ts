@@ -161,6 +161,7 @@ class FakeWorker implements Port {
       explain: seen("explain", () => Promise.resolve(undefined)),
       beat: seen("beat", () => {}),
       drainInbound: seen("drainInbound", () => {}),
+      spawn: seen("spawn", () => Promise.resolve(1)),
       accept: seen("accept", () => {}),
       sockets: seen("sockets", () => []),
       drain: seen("drain", () => Promise.resolve()),

@@ -19,6 +19,7 @@ import {
 } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 import { FailureContainer } from "./contain_failures.ts";
+import { type ProgramStart, spawnProcess } from "./spawn_process.ts";
 import { Rollout, type RolloutMember } from "./rollout.ts";
 
 export interface DataPlane {
@@ -38,6 +39,8 @@ export interface DataPlane {
   setLogLevel(level: LogLevel): void;
   /** Asks callers of the inbound listeners to leave, new ones as well; other connections are not affected. */
   drainInbound(): void;
+  /** Starts a program with the priority of traffic; returns its process id. */
+  spawn(start: ProgramStart): Promise<number>;
   /** Accepts connections, where the start with inherited sockets has held them. */
   accept(): Promise<void>;
   /** Copies of all listening sockets, for another process; the caller closes them. */
@@ -102,6 +105,7 @@ export function createLocalPlane(
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
     drainInbound: () => path.drainInbound(),
+    spawn: spawnProcess,
     accept: () => Promise.resolve(path.accept()),
     sockets: () => Promise.resolve(path.sockets()),
     async drain(timeoutMs, how) {

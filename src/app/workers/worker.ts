@@ -21,6 +21,7 @@ import { type AccessLines, createAccessLines, LogRings } from "../log/log_rings.
 import { createLogOutput } from "../log/log_output.ts";
 import { heapSamples } from "./process_samples.ts";
 import { SpanOutbox } from "../tracing/span_outbox.ts";
+import { spawnProcess } from "./spawn_process.ts";
 import { trimWhenQuiet } from "./quiet_trim.ts";
 
 const holder: LevelHolder = { level: "info" };
@@ -48,6 +49,7 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   explain: (question) => path().explain(question),
   beat() {},
   drainInbound: () => path().drainInbound(),
+  spawn: spawnProcess,
   accept: () => path().accept(),
   sockets: () => path().sockets(),
   drain: async (timeoutMs, options) => {

@@ -206,19 +206,39 @@ function ownPeer(fd: number): PeerProcess | undefined {
   return peer && peer.pid > 0 && peer.uid === process.getuid?.() ? peer : undefined;
 }
 
+/** The processes of this user that wait for a link. */
+export function waitingProcesses(purpose: string): readonly number[] {
+  return [...connected(purpose)].map(({ fd, peer }) => {
+    closeDescriptor(fd);
+    return peer.pid;
+  });
+}
+
 /** Connects to a process of this user that waits; `undefined`: none does. */
 export function openLink(purpose: string, clock: Clock): HandoverLink | undefined {
+  for (const { fd, peer } of connected(purpose)) return new HandoverLink(fd, peer, clock);
+  return undefined;
+}
+
+/** Connections to other processes of this user; the caller owns each descriptor. */
+function* connected(
+  purpose: string,
+): Iterable<{ readonly fd: number; readonly peer: PeerProcess }> {
   const library = cLibrary();
-  if (!library) return undefined;
+  if (!library) return;
   for (const name of waiting(purpose)) {
     const address = socketAddress(`@${name}`);
     const fd = library.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (!address || fd < 0) continue;
     const peer = library.connect(fd, address, address.length) === 0 ? ownPeer(fd) : undefined;
-    if (peer && peer.pid !== process.pid) return new HandoverLink(fd, peer, clock);
-    library.close(fd);
+    if (peer && peer.pid !== process.pid) yield { fd, peer };
+    else library.close(fd);
   }
-  return undefined;
+}
+
+/** This runtime can hand descriptors over. */
+export function canHandOver(): boolean {
+  return cLibrary() !== undefined;
 }
 
 /** Some process waits for a link with this purpose. It may be another user's. */

@@ -82,6 +82,7 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
     drainInbound: () => note("drain inbound"),
+    spawn: () => Promise.resolve(1),
     accept: () => Promise.resolve(note("plane accepts")),
     sockets: () => Promise.resolve([]),
     drain: (timeoutMs: number) => (note(`drain ${timeoutMs}`), waits.drain.promise),

@@ -41,6 +41,8 @@ async function assertFlawless(page: BrowserPage): Promise<void> {
   }
 }
 
+/** Ten processes share the processor with whatever else runs. */
+const SAY_TIMEOUT_MS = 90_000;
 const FILLS = { ok: "rgb(23, 105, 63)", warn: "rgb(242, 176, 30)", bad: "rgb(181, 25, 28)" };
 
 const textOf = (page: BrowserPage, selector: string) =>
@@ -51,7 +53,9 @@ const colourOf = (page: BrowserPage) =>
 
 /** Waits until the element's text matches. */
 const says = (page: BrowserPage, selector: string, text: RegExp) =>
-  eventually(`${selector} says ${text}`, async () => text.test(await textOf(page, selector)));
+  eventually(`${selector} says ${text}`, async () => text.test(await textOf(page, selector)), {
+    timeoutMs: SAY_TIMEOUT_MS,
+  });
 
 test("the page follows a sidecar at work, in both themes and at every width", async () => {
   await using shop = await startShopMesh();

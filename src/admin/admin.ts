@@ -21,6 +21,7 @@ import type { SmallAnswer } from "./server/http_server.ts";
 import { readWanted, statsPages } from "./stats.ts";
 import { lackingOf } from "./upstream_troubles.ts";
 import { trafficShown } from "./traffic_shown.ts";
+import { tapFilterOf, tapped } from "./tap.ts";
 import type { AdminView } from "./view.ts";
 
 const BODY_LIMIT_BYTES = 1_024;
@@ -149,7 +150,17 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
     const wanted = connections.filter((one) => listener === undefined || one.listener === listener);
     return json(context, { total: wanted.length, connections: wanted.slice(0, limit) });
   });
-  app.get("/traffic", async (context) => json(context, trafficShown((await merged()).traffic)));
+  app.get("/traffic", async (context) => {
+    const { traffic } = await merged();
+    const counts = context.req.query("counts") !== undefined;
+    return json(context, trafficShown(traffic, { counts }));
+  });
+  app.get("/tap", (context) => {
+    const { req } = context;
+    const filter = tapFilterOf((name) => req.query(name), req.queries("header") ?? []);
+    if ("want" in filter) return badQuery(context, filter.name, filter.want);
+    return tapped(view, filter, hidden);
+  });
   app.get("/explain", async (context) => {
     const { req } = context;
     const question = questionOf((name) => req.query(name), req.queries("header") ?? []);

@@ -8,7 +8,9 @@ import type { AdminView } from "./view.ts";
 
 const LOCAL = { host: "127.0.0.1:19000" };
 const HERE = { peer: "127.0.0.1" };
-const GET_PATHS = ["/", ...PATHS.filter(([, , method]) => !method).map(([path]) => path)];
+/** All but the page that never ends. */
+const GET_PATHS = ["/", ...PATHS.filter(([, , method]) => !method).map(([path]) => path)]
+  .filter((path) => path !== "/tap");
 
 function admin() {
   const view = fakeAdminView();

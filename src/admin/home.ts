@@ -24,6 +24,11 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ],
   ["/connections", "open connections, and their requests; ?limit=N, ?listener=NAME"],
   [
+    "/tap",
+    "each connection and request as it ends, as server-sent events of JSON lines; ?source=, " +
+    "?upstream=, ?path=, ?status=, ?denied, ?slow=MS, ?header=NAME",
+  ],
+  [
     "/explain",
     "what would happen to a request; ?upstream=NAME or ?source=SERVICE, ?method=, ?path=, " +
     "?header=NAME:VALUE, ?format=text",

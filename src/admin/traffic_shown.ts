@@ -4,7 +4,10 @@ import { noTraffic, type TrafficNumbers, trafficQuantileMs } from "../base/mod.t
 import type { TrafficView } from "../proxy/mod.ts";
 
 /** Rows by number of requests, most first. */
-export function trafficShown(traffic: TrafficView): unknown {
+export function trafficShown(
+  traffic: TrafficView,
+  { counts: withCounts }: { readonly counts: boolean },
+): unknown {
   const { sinceMs, recentMs, rows, refusals, slow } = traffic;
   const sorted = [...rows].sort((a, b) => b.requests - a.requests);
   return {
@@ -24,6 +27,7 @@ export function trafficShown(traffic: TrafficView): unknown {
         sentBytes: row.sentBytes,
         open: row.open,
         recent: numbersShown(row.recent ?? NO_REQUESTS),
+        ...withCounts && { counts: [...row.counts.entries()].filter(([, count]) => count > 0) },
       };
     }),
     refusals: refusals.map((one) => ({ ...one, at: new Date(one.at).toISOString() })),

@@ -2,7 +2,7 @@
 
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
 import type { Consul } from "../consul/mod.ts";
-import type { DataView, ExplainQuery, ExplainResult } from "../proxy/mod.ts";
+import type { DataView, ExplainQuery, ExplainResult, TapFilter } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
@@ -81,6 +81,11 @@ export interface AdminView {
   endpoints(): Promise<readonly Pick<DataView, "endpoints">[]>;
   /** The explanation of a request by each data path that answered in time. */
   explain(question: ExplainQuery): Promise<readonly ExplainResult[]>;
+  /**
+   * Lines of what ends from now on go to `take`, until the returned function is called; `dropped`: the number
+   * of those that are missing since the last call. Throws where there are too many taps, or no data path yet.
+   */
+  tap(filter: TapFilter, take: (lines: string, dropped: number) => void): () => void;
   /** `undefined`: there is no Consul to ask. */
   mesh(): MeshQuestions | undefined;
   /** The main thread's own samples; the workers' come with {@link data}. */

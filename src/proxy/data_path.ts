@@ -35,7 +35,8 @@ import { pluginsOf } from "./listen/listener_plugins.ts";
 import { LiveConnections } from "./core/live_connections.ts";
 import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
 import { connectionLog, FailureSummary } from "./observe/failure_summary.ts";
-import { NO_OBSERVERS } from "./observe/observers.ts";
+import { type ConnectionObserver, NO_OBSERVERS } from "./observe/observers.ts";
+import { type OpenTap, type TakeTapped, Tap } from "./observe/tap.ts";
 import { type TakeSpan, Tracer } from "./observe/tracer.ts";
 import { ProxyCallees } from "./service/proxy_callees.ts";
 import {
@@ -62,6 +63,8 @@ export interface DataPathOptions extends ListenersOptions {
   readonly takeLine?: TakeLine;
   /** Takes finished spans; default: there is no tracing. */
   readonly takeSpan?: TakeSpan;
+  /** Takes the lines of taps; default: there are no taps. */
+  readonly takeTapped?: TakeTapped;
 }
 
 /** The main thread waits for all workers, so preparation has a limit. */
@@ -103,6 +106,8 @@ export class DataPath {
   readonly #generations: Generations;
   readonly #callees: ProxyCallees;
   readonly #traffic: TrafficTable;
+  #connectionLog: ConnectionObserver | undefined;
+  #taps: readonly Tap[] = [];
   #prepared: Prepared | undefined;
   /** Number of calls of `prepare`; a later call overtakes an earlier one. */
   #prepares = 0;
@@ -260,6 +265,20 @@ export class DataPath {
     await this.#listeners.apply(snapshot, columns);
   }
 
+  /** Replaces the open taps; connections and requests that end from now on are seen by them. */
+  setTaps(wanted: readonly OpenTap[]): void {
+    const { takeTapped: take } = this.#options;
+    const { clock } = this.#context;
+    const before = this.#taps;
+    this.#taps = take
+      ? wanted.map((open) =>
+        before.find((tap) => tap.open.id === open.id) ?? new Tap(open, { clock, take })
+      )
+      : [];
+    for (const tap of before) if (!this.#taps.includes(tap)) tap.close();
+    if (this.#facts.observers !== NO_OBSERVERS) this.#observeAll();
+  }
+
   /** Observers of every listener: the traffic table, the log, and access log and tracer if there are any. */
   #observe({ accessLog, tracing }: Snapshot): void {
     const { takeLine, takeSpan } = this.#options;
@@ -268,17 +287,21 @@ export class DataPath {
       facts.tracer?.part.version === tracing?.version;
     if (isSame && facts.observers !== NO_OBSERVERS) return;
     const { clock, log, sums } = this.#context;
-    const logger = facts.accessLog = accessLog && takeLine
+    facts.accessLog = accessLog && takeLine
       ? new AccessLogger(accessLog, { clock, take: takeLine })
       : undefined;
-    const tracer = facts.tracer = tracing && takeSpan
-      ? new Tracer(tracing, { clock, take: takeSpan })
-      : undefined;
-    const lines = connectionLog({ log, sums, clock });
-    const wanted = [logger, tracer].filter((observer) => observer !== undefined);
-    const observers = [this.#traffic, ...wanted];
-    facts.observers = {
-      connections: [lines, ...observers.map(({ connections }) => connections)],
+    facts.tracer = tracing && takeSpan ? new Tracer(tracing, { clock, take: takeSpan }) : undefined;
+    this.#connectionLog ??= connectionLog({ log, sums, clock });
+    this.#observeAll();
+  }
+
+  #observeAll(): void {
+    const { accessLog, tracer } = this.#facts;
+    const lines = this.#connectionLog;
+    const optional = [accessLog, tracer].filter((observer) => observer !== undefined);
+    const observers = [this.#traffic, ...optional, ...this.#taps];
+    this.#facts.observers = {
+      connections: [...lines ? [lines] : [], ...observers.map(({ connections }) => connections)],
       exchanges: observers.map(({ exchanges }) => exchanges),
     };
   }

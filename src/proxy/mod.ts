@@ -31,5 +31,6 @@ export {
 export type { PluginView } from "../plugin/mod.ts";
 export type { Columns } from "./listen/listeners.ts";
 export type { FetchCertificate } from "./trust/trust_contexts.ts";
+export { isShownField, type OpenTap, type TakeTapped, type TapFilter } from "./observe/tap.ts";
 export { lastRefusals, slowest } from "./observe/traffic_lists.ts";
 export * from "./observe/view.ts";

@@ -26,6 +26,9 @@ const LINES = [
   "wait-ready -admin :19001 -timeout 5s",
   "explain -sidecar-for web GET http://db/a?b -H x-a:b -json",
   "explain -inbound -source shop /a",
+  "top -sort p99 -by caller,route -interval 1s -once",
+  "tap -source web -status 5xx -slow 100ms -header x-request-id -denied -json",
+  "doctor -admin :19000 -json",
   "status -admin 127.0.0.1:19001,:19002 -json -no-color",
   "help proxy",
 ];

@@ -15,9 +15,11 @@ import type { PluginTask } from "../commands/plugin/run_plugin.ts";
 import type { DevOptions } from "../commands/run_dev.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { DoctorOptions } from "../commands/doctor/run_doctor.ts";
+import type { TapOptions } from "../commands/live/run_tap.ts";
+import type { TopOptions } from "../commands/live/top_options.ts";
 import type { StatusOptions } from "../commands/live/run_status.ts";
 import type { UpgradeOptions } from "../commands/run_upgrade.ts";
-import { readDoctor, readStatus } from "./args_live.ts";
+import { readDoctor, readStatus, readTap, readTop } from "./args_live.ts";
 import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
@@ -27,6 +29,8 @@ import {
   DOCTOR_FLAGS,
   EXPLAIN_FLAGS,
   STATUS_FLAGS,
+  TAP_FLAGS,
+  TOP_FLAGS,
   UPGRADE_FLAGS,
   VERSION_FLAGS,
   WAIT_READY_FLAGS,
@@ -54,6 +58,8 @@ export const HELP_TOPICS = [
   "explain",
   "status",
   "upgrade",
+  "top",
+  "tap",
   "plugin",
   "completion",
   "schema",
@@ -83,6 +89,8 @@ export type Command =
   | { readonly kind: "doctor"; readonly options: DoctorOptions }
   | { readonly kind: "status"; readonly options: StatusOptions }
   | { readonly kind: "upgrade"; readonly options: UpgradeOptions }
+  | { readonly kind: "top"; readonly options: TopOptions }
+  | { readonly kind: "tap"; readonly options: TapOptions }
   | { readonly kind: "plugin"; readonly task: PluginTask }
   | { readonly kind: "completion"; readonly shell: Shell }
   /** The words after the program's name; the last one is to be completed. */
@@ -118,6 +126,10 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
       return parseStatus(rest, env);
     case "upgrade":
       return parseUpgrade(rest, env);
+    case "top":
+      return parseTop(rest, env);
+    case "tap":
+      return parseTap(rest, env);
     case "plugin":
       return parsePlugin(rest, env);
     case "completion":
@@ -262,6 +274,18 @@ function parseUpgrade(argv: readonly string[], env: Env): Command {
   if (flags.helpWanted) return { kind: "help", topic: "upgrade" };
   const timeoutMs = readDurationMs(flags, "timeout");
   return { kind: "upgrade", options: { proxy: readWhichProxy(flags, env), timeoutMs } };
+}
+
+function parseTop(argv: readonly string[], env: Env): Command {
+  const flags = flagsOf("top", argv, env, TOP_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: "top" };
+  return { kind: "top", options: readTop(flags) };
+}
+
+function parseTap(argv: readonly string[], env: Env): Command {
+  const flags = flagsOf("tap", argv, env, TAP_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: "tap" };
+  return { kind: "tap", options: readTap(flags) };
 }
 
 function parsePlugin(argv: readonly string[], env: Env): Command {

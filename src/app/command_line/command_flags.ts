@@ -94,6 +94,45 @@ Proxies (default: all of this machine)
 ${SIDECARS_CHOICE}
 `);
 
+export const TOP_FLAGS = readFlagTable(`
+Flags
+  -sort COLUMN (default: rate)
+      rate, errors, p50, p99, bytes or open. On a terminal the keys r, e, m, p, b and o choose it.
+  -by NAMES (default: caller,upstream,endpoint,route)
+      Rows that agree in these are shown as one.
+  -interval DURATION (default: 2s)
+      Time between two reads; the numbers are those of this time.
+  -once
+      Print one table and exit, as without a terminal.
+${NO_COLOR}
+Proxies (default: all of this machine)
+${SIDECARS_CHOICE}
+`);
+
+export const TAP_FLAGS = readFlagTable(`
+Which connections and requests (all conditions hold)
+  -source SERVICE
+      Of this caller: a service of the mesh, or the address of another caller.
+  -upstream NAME
+      To this upstream, from the local application.
+  -path PREFIX
+      Requests for a path that begins with this.
+  -status STATUS
+      Requests with this status, such as 503, or class, such as 5xx.
+  -denied
+      What an intention, a plugin or a limit refused.
+  -slow DURATION
+      What took at least this long.
+Flags
+  -header NAME ...
+      Also show the value of this header, of request and response. Never one that may hold a secret.
+  -json
+      Write a JSON object a line.
+${NO_COLOR}
+Proxies (default: all of this machine)
+${SIDECARS_CHOICE}
+`);
+
 export const DOCTOR_FLAGS = readFlagTable(`
 Flags
   -admin ADDRESS ... (default: the one proxy that runs on this machine)

@@ -38,6 +38,10 @@ async function run(command: Command): Promise<number> {
       return await (await import("../commands/run_upgrade.ts")).runUpgrade(command.options);
     case "status":
       return await (await import("../commands/live/run_status.ts")).runStatus(command.options);
+    case "top":
+      return await (await import("../commands/live/run_top.ts")).runTop(command.options);
+    case "tap":
+      return await (await import("../commands/live/run_tap.ts")).runTap(command.options);
     case "plugin":
       return await (await import("../commands/plugin/run_plugin.ts")).runPlugin(command.task);
     case "completion":

@@ -12,6 +12,8 @@ import {
   EXPLAIN_FLAGS,
   PLUGIN_DEV_FLAGS,
   STATUS_FLAGS,
+  TAP_FLAGS,
+  TOP_FLAGS,
   UPGRADE_FLAGS,
   VERSION_FLAGS,
   WAIT_READY_FLAGS,
@@ -28,6 +30,8 @@ export const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> =
   explain: EXPLAIN_FLAGS,
   status: STATUS_FLAGS,
   upgrade: UPGRADE_FLAGS,
+  top: TOP_FLAGS,
+  tap: TAP_FLAGS,
   plugin: PLUGIN_DEV_FLAGS,
   version: VERSION_FLAGS,
 };
@@ -57,6 +61,8 @@ Commands:
   explain        Say what would happen to a request now, and why
   status         Show every sidecar of this machine: state, certificate, endpoints, troubles
   upgrade        Replace a running proxy by the new executable, without losing a connection
+  top            Show rate, errors, latency and bytes by caller, upstream, endpoint and route
+  tap            Show each connection and request as it ends
   plugin         List plugins; create, check and test your own
   completion     Print the completion script of a shell
   schema         Print the JSON Schema of configuration files
@@ -245,6 +251,41 @@ Examples:
   postern status -sidecar-for web-1 -json
   # Sidecars with admin addresses of their own:
   postern status -admin 127.0.0.1:9901,10.0.0.7:19000
+
+{flags}
+`,
+  top: `Usage: postern top [flags]
+
+Shows the traffic of the sidecars of this machine: requests and errors a second, latency (p50 and
+p99), bytes a second and open requests, by caller, upstream, endpoint and route. On a terminal the
+table is refreshed in place; otherwise one table is printed. A connection that carries no HTTP
+counts as a request when it ends. Exits with 1 if no sidecar answers.
+
+Examples:
+  # All sidecars of this machine:
+  postern top
+  # The slowest first:
+  postern top -sort p99
+  # One plain table, by upstream alone:
+  postern top -sidecar-for web-1 -once -by upstream -interval 10s
+
+{flags}
+`,
+  tap: `Usage: postern tap [flags]
+
+Shows each connection and request of the sidecars of this machine as it ends: time, status,
+duration, caller, destination, path without its query, why it failed and by which rule. Bodies are
+never shown, values of headers only where -header names them. The proxies filter; lines that come
+faster than they are read (2,000 a second at most) are counted as dropped. Ends with Ctrl-C, or when
+the reader of a pipe leaves. Without a tap nothing of this costs anything.
+
+Examples:
+  # Everything that is refused:
+  postern tap -denied
+  # Failures of one upstream:
+  postern tap -sidecar-for web-1 -upstream db -status 5xx
+  # Slow requests below a path, with a header of theirs, as JSON:
+  postern tap -path /orders -slow 100ms -header x-request-id -json
 
 {flags}
 `,

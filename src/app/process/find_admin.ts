@@ -206,6 +206,15 @@ export async function findSidecars(
   return found.filter(({ info }) => which.wanted.some((wanted) => isMeant(wanted, info)));
 }
 
+/** The message of a command that shows several sidecars where there is none. */
+export function noneFound(which: WhichSidecars): string {
+  const what = which.kind === "proxies"
+    ? which.wanted.map(({ flag, value }) => `-${flag} ${value}`).join(" or ")
+    : "any proxy";
+  return `Cannot find ${what}: no admin server on ports 19000 to 19100 of 127.0.0.1 is its own; ` +
+    "start it, or give its -admin-bind, where it has one, as -admin";
+}
+
 /** Describes the proxy whose admin server has this address; undefined: none answers. */
 export async function whoseAdmin(
   address: AdminAddress,

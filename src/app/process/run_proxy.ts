@@ -15,6 +15,7 @@ import {
   formatAddress,
   type LevelHolder,
   type Log,
+  ProxyError,
   Stats,
   systemClock,
   systemRandom,
@@ -210,6 +211,11 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     data: () => proxy.parts?.plane.views({ connections: true }) ?? Promise.resolve([]),
     endpoints: () =>
       proxy.parts?.plane.views({ connections: false, samples: false }) ?? Promise.resolve([]),
+    tap(filter, take) {
+      const plane = proxy.parts?.plane;
+      if (!plane) throw new ProxyError("not_ready", "Cannot open a tap: there is no state yet");
+      return plane.tap(filter, take);
+    },
     explain: (question) => proxy.parts?.plane.explain(question) ?? Promise.resolve([]),
     mesh: () => proxy.parts?.agent,
     samples() {

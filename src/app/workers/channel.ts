@@ -10,7 +10,9 @@ import type {
   ExplainResult,
   FetchCertificate,
   ListenerView,
+  OpenTap,
   RemoteAuthorize,
+  TakeTapped,
   ViewOptions,
 } from "../../proxy/mod.ts";
 import type { SendSpans } from "../tracing/span_outbox.ts";
@@ -159,6 +161,7 @@ export interface WorkerCalls {
   view(options: ViewOptions): DataView;
   used(): readonly string[];
   explain(question: ExplainQuery): Promise<ExplainResult | undefined>;
+  setTaps(taps: readonly OpenTap[]): void;
   beat(): void;
   drainInbound(): void;
   spawn(start: ProgramStart): Promise<number>;
@@ -176,6 +179,7 @@ export interface MainCalls {
   /** An idle upstream is used. */
   firstUse(upstreamId: string): void;
   spans: SendSpans;
+  tapped: TakeTapped;
   authorize: RemoteAuthorize;
   fetchCertificate: FetchCertificate;
   lendCells: OpenSharedCells;

@@ -6,7 +6,7 @@ import { type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
 import { type Columns, type ListenerView, PROCESS_COLUMN, SharedCounts } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 import { Channel, type MainCalls, type Port, type WorkerCalls } from "./channel.ts";
-import type { DataPlane, PlaneOptions } from "./plane.ts";
+import { type DataPlane, OpenTaps, type PlaneOptions } from "./plane.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { Rollout, type RolloutMember } from "./rollout.ts";
 
@@ -26,6 +26,7 @@ interface DataWorkerOptions {
   readonly counts: SharedCounts;
   readonly plane: WorkerPlaneOptions;
   readonly lendCells: OpenSharedCells;
+  readonly taps: OpenTaps;
   level(): LogLevel;
   /** Sockets for the next thread; `undefined`: it accepts at once. */
   takeInherited(): readonly ListeningSocket[] | undefined;
@@ -154,7 +155,7 @@ class DataWorker implements RolloutMember {
   }
 
   #spawn(): void {
-    const { plane, lendCells } = this.#options;
+    const { plane, lendCells, taps } = this.#options;
     const { clock, createWorker = createDataWorker, onLines, onFirstUse } = plane;
     const thread = this.#thread = createWorker();
     this.#startedMs = clock.monotonic();
@@ -163,6 +164,7 @@ class DataWorker implements RolloutMember {
       lines: onLines,
       firstUse: (upstreamId) => onFirstUse?.(upstreamId),
       spans: plane.sendSpans,
+      tapped: (id, lines, dropped) => Promise.resolve(taps.take(id, lines, dropped)),
       authorize: plane.remoteAuthorize,
       fetchCertificate: plane.fetchCertificate,
       lendCells,
@@ -197,6 +199,8 @@ class DataWorker implements RolloutMember {
       inherited: takeInherited(),
     });
     this.#channel = channel;
+    const { open } = this.#options.taps;
+    if (open.length > 0) channel.tell("setTaps", open);
     this.#first.resolve();
     onStarted();
   }
@@ -253,11 +257,15 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
         resolve(value);
       });
     });
+  const taps = new OpenTaps((open) => {
+    for (const worker of workers) void worker.ask("setTaps", open);
+  });
   const workers = Array.from({ length: count }, (_, worker) =>
     new DataWorker({
       worker,
       counts,
       plane: options,
+      taps,
       lendCells: async (key, length) => await cells.lend(key, length),
       level: () => level,
       takeInherited() {
@@ -286,6 +294,7 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
     views: (wanted) => answers((worker) => worker.ask("view", wanted)),
     used: () => answers((worker) => worker.ask("used")),
     explain: (question) => answers((worker) => worker.ask("explain", question), EXPLAIN_TIMEOUT_MS),
+    tap: (filter, take) => taps.add(filter, take),
     async stuck() {
       await Promise.all(workers.map((worker) => soon(worker.beat(), worker.untilStuckMs)));
       return workers.flatMap(({ untilStuckMs }, worker) =>

@@ -159,6 +159,7 @@ class FakeWorker implements Port {
       view: seen("view", () => assert.fail("view() is not called")),
       used: seen("used", () => []),
       explain: seen("explain", () => Promise.resolve(undefined)),
+      setTaps: seen("setTaps", () => {}),
       beat: seen("beat", () => {}),
       drainInbound: seen("drainInbound", () => {}),
       spawn: seen("spawn", () => Promise.resolve(1)),

@@ -1,6 +1,13 @@
 /** The data plane, for the main thread: one data path here, or several in workers. @module */
 
-import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../../base/mod.ts";
+import {
+  type Clock,
+  type Log,
+  type LogLevel,
+  ProxyError,
+  type Stats,
+  systemRandom,
+} from "../../base/mod.ts";
 import { type Engine, InheritedSockets, type ListeningSocket } from "../../net/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { type SendSpans, SpanOutbox } from "../tracing/span_outbox.ts";
@@ -13,8 +20,10 @@ import {
   type ExplainResult,
   type FetchCertificate,
   type ListenerView,
+  type OpenTap,
   type RemoteAuthorize,
   SharedCounts,
+  type TapFilter,
   type ViewOptions,
 } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
@@ -34,6 +43,8 @@ export interface DataPlane {
   used(): Promise<readonly (readonly string[])[]>;
   /** Explanations by every data path that answers in time and has a snapshot. */
   explain(question: ExplainQuery): Promise<readonly ExplainResult[]>;
+  /** Lines of a new tap go to `take`, until the returned function is called. Throws beyond {@link TAP_LIMIT}. */
+  tap(filter: TapFilter, take: TakeTapLines): () => void;
   /** Descriptions of the data paths that do not answer within two seconds. */
   stuck(): Promise<readonly string[]>;
   setLogLevel(level: LogLevel): void;
@@ -51,6 +62,46 @@ export interface DataPlane {
    */
   drain(timeoutMs: number, options?: { readonly handedOver: boolean }): Promise<void>;
   close(): void;
+}
+
+/** As {@link TakeTapped}, of one tap. */
+export type TakeTapLines = (lines: string, dropped: number) => void;
+
+/** Taps at once: each costs every request a little. */
+const TAP_LIMIT = 4;
+
+/** The open taps, and who takes their lines. */
+export class OpenTaps {
+  readonly #change: (open: readonly OpenTap[]) => void;
+  readonly #taps = new Map<number, { readonly open: OpenTap; readonly take: TakeTapLines }>();
+  #lastId = 0;
+
+  constructor(change: (open: readonly OpenTap[]) => void) {
+    this.#change = change;
+  }
+
+  get open(): readonly OpenTap[] {
+    return [...this.#taps.values()].map(({ open }) => open);
+  }
+
+  add(filter: TapFilter, take: TakeTapLines): () => void {
+    if (this.#taps.size >= TAP_LIMIT) {
+      throw new ProxyError(
+        "overloaded",
+        `Cannot open another tap: ${TAP_LIMIT} are open; close one of them`,
+      );
+    }
+    const id = ++this.#lastId;
+    this.#taps.set(id, { open: { id, filter }, take });
+    this.#change(this.open);
+    return () => {
+      if (this.#taps.delete(id)) this.#change(this.open);
+    };
+  }
+
+  take(id: number, lines: string, dropped: number): void {
+    this.#taps.get(id)?.take(lines, dropped);
+  }
 }
 
 type Settings = "maxConnections" | "idleTimeoutMs" | "lifetimeMs";
@@ -81,6 +132,7 @@ export function createLocalPlane(
   const path = new DataPath({
     ...options,
     takeSpan: spans.take,
+    takeTapped: (id, lines, dropped) => Promise.resolve(taps.take(id, lines, dropped)),
     engine,
     random: systemRandom,
     worker: 0,
@@ -91,6 +143,7 @@ export function createLocalPlane(
   });
   const { clock, log, stats } = options;
   const member = new LocalMember(path, options);
+  const taps = new OpenTaps((open) => path.setTaps(open));
   return {
     rollout: new Rollout({ clock, log, stats, counts, members: [member] }),
     retryFailed: () => path.retryFailed(),
@@ -101,6 +154,7 @@ export function createLocalPlane(
       const explained = await path.explain(question);
       return explained ? [explained] : [];
     },
+    tap: (filter, take) => taps.add(filter, take),
     // The caller is in the same thread.
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},

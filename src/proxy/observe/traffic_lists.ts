@@ -21,6 +21,11 @@ const REFUSALS: ReadonlySet<string> = new Set<ErrorCode>([
   "rate_limited",
   "unauthenticated",
 ]);
+/** A rule or a limit refused. */
+export function isRefusal(code: string): boolean {
+  return REFUSALS.has(code);
+}
+
 const REFUSAL_LIMIT = 200;
 /** Refusals of one caller; further ones replace its own, not those of others. */
 const CALLER_LIMIT = 50;
@@ -56,7 +61,7 @@ export class TrafficLists {
   }
 
   refused({ code, rule }: RequestFault, record: ExchangeRecord, { key }: TrafficRow): void {
-    if (!REFUSALS.has(code)) return;
+    if (!isRefusal(code)) return;
     const { request, status, downstream: { connection } } = record;
     const { direction, caller, upstream } = key;
     this.#refuse({
@@ -74,7 +79,7 @@ export class TrafficLists {
 
   connectionRefused(record: ConnectionRecord, { code }: Extract<Ending, { kind: "failed" }>): void {
     // Requests of the connection have refusals of their own.
-    if (!REFUSALS.has(code) || record.requests) return;
+    if (!isRefusal(code) || record.requests) return;
     const { direction, listener, destination, caller, remote, rule } = record;
     this.#refuse({
       at: this.#clock.now(),

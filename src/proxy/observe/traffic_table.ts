@@ -194,7 +194,7 @@ function keep(row: TrafficRow, { traffic }: EndpointState): void {
 const FAILED: RequestFault = { code: "", rule: "" };
 
 /** Why the request counts as an error: it failed here, or the response says so; `undefined`: it does not. */
-function faultOf(record: ExchangeRecord): RequestFault | undefined {
+export function faultOf(record: ExchangeRecord): RequestFault | undefined {
   const { code, status, response, responseTrailers, sentBytes } = record;
   if (code !== undefined) return code === "downstream_reset" ? undefined : { code, rule: "" };
   if (status >= 500) return FAILED;

@@ -8,7 +8,13 @@
 import type { AdminView, CatalogState, Reloaded } from "../../../src/admin/mod.ts";
 import { type LogLevel, type TrafficKey, TrafficRow } from "../../../src/base/mod.ts";
 import { createAuthority } from "../certs/authority.ts";
-import type { DataView, ExplainQuery, ExplainResult, Explanation } from "../../../src/proxy/mod.ts";
+import type {
+  DataView,
+  ExplainQuery,
+  ExplainResult,
+  Explanation,
+  TapFilter,
+} from "../../../src/proxy/mod.ts";
 import type { Snapshot } from "../../../src/snapshot/mod.ts";
 import type { SourceStatus } from "../../../src/source/mod.ts";
 import { FakeClock } from "../clock/clock.ts";
@@ -41,6 +47,10 @@ export interface FakeAdminView extends AdminView {
   reloaded: Reloaded;
   explained: readonly ExplainResult[];
   readonly questions: ExplainQuery[];
+  readonly taps: {
+    readonly filter: TapFilter;
+    readonly take: (lines: string, dropped: number) => void;
+  }[];
 }
 
 export function fakeAdminView(): FakeAdminView {
@@ -133,6 +143,11 @@ export function fakeAdminView(): FakeAdminView {
       view.questions.push(question);
       return Promise.resolve(view.explained);
     },
+    tap(filter, take) {
+      view.taps.push({ filter, take });
+      return () => void view.taps.pop();
+    },
+    taps: [],
     mesh: () => undefined,
     samples: () => [sample("snapshot_version", 7)],
     snapshot: () => view.started ? snapshot : undefined,

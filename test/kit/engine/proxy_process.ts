@@ -79,6 +79,7 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
     views: () => Promise.resolve([]),
     used: () => Promise.resolve([]),
     explain: () => Promise.resolve([]),
+    tap: () => () => {},
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
     drainInbound: () => note("drain inbound"),

@@ -5,7 +5,12 @@ import * as v from "valibot";
 import { type AskAdmin, askAdmin } from "../../../admin/mod.ts";
 import { escapeUnseen, formatSpanMs, messageOf } from "../../../base/mod.ts";
 import { parseJson } from "../../../wire/mod.ts";
-import { findSidecars, type FoundSidecar, type WhichSidecars } from "../../process/find_admin.ts";
+import {
+  findSidecars,
+  type FoundSidecar,
+  noneFound,
+  type WhichSidecars,
+} from "../../process/find_admin.ts";
 import {
   type Cell,
   type Column,
@@ -123,15 +128,6 @@ export async function statusText(
   if (json) return { text: `${escapeUnseen(JSON.stringify({ sidecars }))}\n`, exitCode };
   if (sidecars.length === 0) return { text: "", fault: `postern: ${noneFound(which)}\n`, exitCode };
   return { text: statusLines(sidecars, screen).map((line) => `${line}\n`).join(""), exitCode };
-}
-
-/** For all commands that show several sidecars. */
-export function noneFound(which: WhichSidecars): string {
-  const what = which.kind === "proxies"
-    ? which.wanted.map(({ flag, value }) => `-${flag} ${value}`).join(" or ")
-    : "any proxy";
-  return `Cannot find ${what}: no admin server on ports 19000 to 19100 of 127.0.0.1 is its own; ` +
-    "start it, or give its -admin-bind, where it has one, as -admin";
 }
 
 async function statusOf({ admin, at }: FoundSidecar, ask: AskAdmin): Promise<SidecarStatus> {

@@ -17,6 +17,8 @@ export interface Column {
   readonly align?: "right";
   /** Characters that are kept where the terminal is too narrow; absent: the column is never cut. */
   readonly shrinksTo?: number;
+  /** The end of the text tells more than its beginning. */
+  readonly keepsEnd?: boolean;
 }
 
 export interface Screen {
@@ -73,10 +75,10 @@ export function tableLines(
   const widths = columnWidths(columns, rows, screen.width);
   const head = columns.map(({ title }) => tint(title, "bold"));
   return [head, ...rows].map((row) => {
-    const cells = columns.map(({ align }, index) => {
+    const cells = columns.map(({ align, keepsEnd = false }, index) => {
       const cell = row[index] ?? "";
       const width = widths[index] ?? 0;
-      const text = cut(textOf(cell), width);
+      const text = cut(textOf(cell), width, keepsEnd);
       const painted = paint(typeof cell === "string" ? text : { ...cell, text }, screen);
       const fill = " ".repeat(width - text.length);
       return align === "right" ? fill + painted : painted + fill;
@@ -91,6 +93,16 @@ export function tableWidth(
   rows: readonly (readonly Cell[])[],
 ): number {
   return sum(columnWidths(columns, rows, undefined)) + GAP.length * (columns.length - 1);
+}
+
+/** Whether the table fits the terminal, with its columns as narrow as they may be. */
+export function tableFits(
+  columns: readonly Column[],
+  rows: readonly (readonly Cell[])[],
+  { width }: Screen,
+): boolean {
+  const widths = columnWidths(columns, rows, width);
+  return width === undefined || sum(widths) + GAP.length * (columns.length - 1) <= width;
 }
 
 /** `text`, in lines of at most the terminal's width, each after `indent`. */
@@ -142,8 +154,10 @@ function textOf(cell: Cell): string {
   return printable(typeof cell === "string" ? cell : cell.text);
 }
 
-function cut(text: string, width: number): string {
-  return text.length <= width ? text : `${text.slice(0, Math.max(width - 1, 0))}…`;
+function cut(text: string, width: number, keepsEnd: boolean): string {
+  if (text.length <= width) return text;
+  const room = Math.max(width - 1, 0);
+  return keepsEnd ? `…${text.slice(text.length - room)}` : `${text.slice(0, room)}…`;
 }
 
 function sum(numbers: readonly number[]): number {

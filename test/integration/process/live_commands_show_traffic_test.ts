@@ -1,0 +1,110 @@
+/** `status`, `top` and `tap` show two sidecars of real processes, and the requests between them. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { askAdmin } from "../../../src/admin/mod.ts";
+import { statusText } from "../../../src/app/commands/live/run_status.ts";
+import { followTap } from "../../../src/app/commands/live/run_tap.ts";
+import { readAll, topRows } from "../../../src/app/commands/live/run_top.ts";
+import type { Postern } from "../../kit/process/postern.ts";
+import { eventually } from "../../kit/process/process.ts";
+import { startFilePair } from "../../kit/mesh/file_pair.ts";
+import { RawClient, startRawOrigin, statusOf } from "../../kit/wire/http_raw.ts";
+
+const INTENTIONS = [{
+  source: "web",
+  permissions: [
+    { action: "deny", http: { pathPrefix: "/admin" } },
+    { action: "allow", http: { pathPrefix: "/" } },
+  ],
+}];
+
+async function sidecarOf(postern: Postern) {
+  const at = await postern.adminAddress();
+  const [host = "", port] = at.split(":");
+  return { at, admin: { host, port: Number(port) } };
+}
+
+test("status, top and tap show two sidecars and what passes between them", async () => {
+  await using origin = await startRawOrigin();
+  await using pair = await startFilePair({
+    protocol: "http",
+    apps: [{ host: "127.0.0.1", port: origin.port }],
+    intentions: INTENTIONS,
+  });
+  const [dbProcess] = pair.dbs;
+  assert.ok(dbProcess);
+  const found = [await sidecarOf(pair.web), await sidecarOf(dbProcess)] as const;
+  const which = { kind: "addresses", admins: found.map(({ admin }) => admin) } as const;
+  const screen = { width: undefined, color: false };
+  const status = await statusText({ which, json: true, noColor: true }, screen, askAdmin);
+  assert.equal(status.exitCode, 0, status.text);
+  assert.deepEqual(
+    JSON.parse(status.text).sidecars.map((
+      one: { service: string; pid: number },
+    ) => [one.service, one.pid]),
+    [["web", pair.web.pid], ["db", dbProcess.pid]],
+  );
+
+  const ending = new AbortController();
+  const lines = { all: [] as string[], denied: [] as string[], notes: [] as string[] };
+  const follow = (at: 0 | 1, query: string, taken: string[]) =>
+    followTap(found[at], {
+      query,
+      json: true,
+      signal: ending.signal,
+      screen,
+      name: "",
+      write: (line) => void taken.push(line),
+      note: (text) => void lines.notes.push(text),
+    });
+  const following = [follow(0, "header=x-tag", lines.all), follow(1, "denied", lines.denied)];
+  await using client = await RawClient.open(pair.upstream);
+  const statusFor = async (path: string) => {
+    client.send(`GET ${path} HTTP/1.1\r\nHost: db\r\nX-Tag: blue\r\nAuthorization: x1y2\r\n\r\n`);
+    return statusOf(await client.response());
+  };
+  // The tap of each sidecar is open once a first request is seen.
+  await eventually("both taps are open", async () => {
+    assert.equal(await statusFor("/admin/first"), 403);
+    return lines.all.length > 0 && lines.denied.length > 0;
+  });
+  const before = await readAll(found, askAdmin);
+  for (const path of ["/a?key=secret", "/b", "/admin/keys"]) {
+    assert.equal(await statusFor(path), path.startsWith("/admin") ? 403 : 200);
+  }
+  const after = await readAll(found, askAdmin);
+  await eventually("the lines have come", () => {
+    return lines.all.some((line) => line.includes("/admin/keys")) &&
+      lines.denied.some((line) => line.includes("/admin/keys"));
+  });
+  ending.abort();
+  assert.deepEqual(await Promise.all(following), [true, true]);
+  const shown = lines.all.map((line) => JSON.parse(line)).filter(({ path }) =>
+    /^\/[ab]$/.test(path)
+  );
+  assert.deepEqual(
+    shown.map((
+      { caller, upstream, path, status, headers },
+    ) => [caller, upstream, path, status, headers]),
+    [["web", "db", "/a", 200, { "x-tag": "blue" }], ["web", "db", "/b", 200, { "x-tag": "blue" }]],
+  );
+  assert.ok(!/secret|x1y2/.test(lines.all.join()), "a query or a credential is shown");
+  for (const line of lines.denied.map((text) => JSON.parse(text))) {
+    assert.match(line.path, /^\/admin/);
+    assert.deepEqual([line.caller, line.code, line.status], ["web", "intention_denied", 403]);
+  }
+  assert.deepEqual(lines.notes, []);
+
+  const by = ["caller", "upstream"] as const;
+  const rows = topRows(before.reads, after.reads, { sort: "rate", by });
+  const seconds = after.reads.map(({ atMs }, at) => (atMs - (before.reads[at]?.atMs ?? 0)) / 1_000);
+  const outbound = rows.find(({ direction }) => direction === "outbound");
+  const inbound = rows.find(({ direction }) => direction === "inbound");
+  assert.deepEqual([outbound?.caller, outbound?.upstream], ["web", "db"]);
+  assert.deepEqual([inbound?.caller, inbound?.upstream], ["web", ""]);
+  assert.equal(Math.round((outbound?.perSecond ?? 0) * (seconds[0] ?? 0)), 3);
+  assert.equal(Math.round((inbound?.perSecond ?? 0) * (seconds[1] ?? 0)), 3);
+  assert.equal(Math.round((inbound?.errorsPerSecond ?? 0) * (seconds[1] ?? 0)), 1);
+  assert.ok((outbound?.p99Ms ?? 0) >= (outbound?.p50Ms ?? 0) && (outbound?.p50Ms ?? 0) > 0);
+});

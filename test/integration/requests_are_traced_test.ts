@@ -161,3 +161,27 @@ test("a trace in B3 goes on in B3, and one in Datadog's form in that", async () 
   assert.ok(seen.includes(`x-datadog-parent-id: ${spanId}`), seen.join());
   assert.ok(seen.includes("x-datadog-trace-id: 5"));
 });
+
+test("a connection that carries bytes has a span on each side where asked", async () => {
+  await using origin = await startRawOrigin(() => answerOf("ok"));
+  const spans: FinishedSpan[] = [];
+  const takeSpan = (span: FinishedSpan) => void spans.push(span);
+  await using pair = await startPathPair({
+    localPort: origin.port,
+    web: { takeSpan },
+    db: { takeSpan },
+  });
+  const part = partOf({ connections: true }, ++version);
+  await pair.db.set({ ...pair.dbSnapshot, tracing: part });
+  await pair.web.set({ ...pair.webSnapshot, tracing: part });
+  {
+    await using client = await RawClient.open({ host: "127.0.0.1", port: pair.port });
+    client.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+    assert.equal(statusOf(await client.response()), 200);
+  }
+  const both = await eventually("both spans", () => spans.length === 2 && spans);
+  assert.deepEqual(both.map(({ name }) => name).toSorted(), ["egress db tcp", "ingress db tcp"]);
+  const db = both.find(({ kind }) => kind === "server");
+  assert.ok(db && String(attributeOf(db, "postern.peer")).endsWith("/svc/web"));
+  assert.ok(Number(attributeOf(db, "postern.received_bytes")) > 20);
+});

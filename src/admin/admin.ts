@@ -10,14 +10,15 @@ import { explainFor, questionOf } from "./explain/explain_for.ts";
 import { explainText } from "./explain/explain_text.ts";
 import { EXIT_CODE_HEADER, exitCodeOf } from "./explain/verdict.ts";
 import { PAGE_FILES, PATHS } from "./home.ts";
-import { CounterReset, measuredData, METRICS_TYPE, shownData } from "./measured.ts";
+import { expose } from "./exposition.ts";
+import { CounterReset, measuredData, shownData } from "./measured.ts";
 import type { MergedView } from "./merge.ts";
 import type { TrafficHistory } from "./page/traffic_history.ts";
-import { hide, lines, shownJson, shownText } from "./redact.ts";
+import { lines, shownJson, shownText } from "./redact.ts";
 import { certsShown } from "./secrets/certs.ts";
 import { eventLine, eventsShown } from "./secrets/secrets_dump.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
-import type { SmallAnswer } from "./server/http_server.ts";
+import type { SmallPage } from "./server/http_server.ts";
 import { readWanted, statsPages } from "./stats.ts";
 import { lackingOf } from "./upstream_troubles.ts";
 import { trafficShown } from "./traffic_shown.ts";
@@ -106,8 +107,11 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
     const wanted = await readWanted((name) => context.req.query(name), view.clock);
     if ("want" in wanted) return badQuery(context, wanted.name, wanted.want);
     const pages = statsPages(view, await merged(), wanted);
-    const prometheus: Get = () =>
-      context.body(hide(pages.prometheus(), hidden()), 200, { "content-type": METRICS_TYPE });
+    const prometheus: Get = async () => {
+      const accept = context.req.header("accept");
+      const { type, body } = await expose(pages.prometheus(), { accept, hidden: hidden() });
+      return context.body(body, 200, { "content-type": type, "vary": "accept" });
+    };
     return only ? prometheus(context) : inFormat(context, {
       text: () => text(context, pages.text()),
       json: () => json(context, pages.json()),
@@ -233,14 +237,15 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
 }
 
 /** Answers `/stats` and `/stats/prometheus` as the admin server does, and nothing else. */
-export function answerStats(view: AdminView): (target: string) => Promise<SmallAnswer | undefined> {
+export function answerStats(view: AdminView): SmallPage {
   const app = createAdmin(view, { boundHost: "127.0.0.1" });
-  return async (target) => {
+  return async (target, accept) => {
     if (!/^\/stats(?:\/prometheus)?(?:\?|$)/.test(target)) return undefined;
-    const headers = { host: "127.0.0.1" };
+    const headers = { host: "127.0.0.1", ...accept !== undefined && { accept } };
     const reply = await app.request(target, { headers }, { peer: "127.0.0.1" });
     const type = reply.headers.get("content-type");
-    return { status: reply.status, body: await reply.text(), ...(type !== null && { type }) };
+    const body = new Uint8Array(await reply.arrayBuffer());
+    return { status: reply.status, body, ...(type !== null && { type }) };
   };
 }
 

@@ -1,6 +1,7 @@
 /** All data paths of a proxy merged, with their measurements, for Prometheus and StatsD. @module */
 
-import type { Labels, Sample } from "../base/mod.ts";
+import { formatFamilies, type Labels, type MetricFamily, type Sample } from "../base/mod.ts";
+import { expose, type Exposition } from "./exposition.ts";
 import {
   type ListenerShown,
   type MergedView,
@@ -17,6 +18,7 @@ import { configuredTags, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts
 import { stateSamples } from "./envoy/server_state.ts";
 import { envoyStats } from "./envoy/envoy_stats.ts";
 
+/** Prometheus' text. */
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 export async function shownData(
@@ -41,9 +43,21 @@ export async function measuredData(view: AdminView): Promise<MergedView> {
   };
 }
 
-/** Metrics for Prometheus, ending with a line break. */
+/** Metrics in Prometheus' text, ending with a line break. */
 export async function metricsText(view: AdminView): Promise<string> {
-  return hide(statsPages(view, await measuredData(view)).prometheus(), view.secrets());
+  return hide(formatFamilies(await metricFamilies(view)), view.secrets());
+}
+
+/** `accept`: the header of the request. */
+export async function metricsPage(
+  view: AdminView,
+  accept: string | undefined,
+): Promise<Exposition> {
+  return await expose(await metricFamilies(view), { accept, hidden: view.secrets() });
+}
+
+async function metricFamilies(view: AdminView): Promise<readonly MetricFamily[]> {
+  return statsPages(view, await measuredData(view)).prometheus();
 }
 
 /** `POST /reset_counters`: the admin server's pages count from zero; other sinks do not. */

@@ -1,6 +1,12 @@
 /** Several data paths seen as one, and listeners that wait for secrets. @module */
 
-import { addTraffic, mergeStats, type Sample, type TrafficNumbers } from "../base/mod.ts";
+import {
+  addTraffic,
+  latestExemplars,
+  mergeStats,
+  type Sample,
+  type TrafficNumbers,
+} from "../base/mod.ts";
 import {
   type ConnectionView,
   type DataView,
@@ -65,6 +71,9 @@ function mergeRows(rows: readonly TrafficRowView[]): readonly TrafficRowView[] {
         sentBytes: a.sentBytes + b.sentBytes,
         open: a.open + b.open,
         ...recent && { recent },
+        ...(a.exemplars || b.exemplars) && {
+          exemplars: latestExemplars(a.exemplars ?? [], b.exemplars ?? []),
+        },
       };
     },
   );

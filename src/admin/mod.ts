@@ -3,11 +3,12 @@ export * from "./ask_admin.ts";
 export { answerStats, createAdmin } from "./admin.ts";
 export { EXIT_CODE_HEADER } from "./explain/verdict.ts";
 export { readAdminToken } from "./server/guard.ts";
-export { METRICS_TYPE, metricsText, type SinkStat, sinkStats } from "./measured.ts";
+export { METRICS_TYPE, metricsPage, metricsText, type SinkStat, sinkStats } from "./measured.ts";
 export { mergeListeners, withWarming } from "./merge.ts";
 export {
   type Listening,
   type SmallAnswer,
+  type SmallPage,
   type SmallServerTls,
   startSmallServer,
 } from "./server/http_server.ts";

@@ -1,6 +1,13 @@
 /** `/stats`: metrics under Postern's names, and under Envoy's where Envoy has them. @module */
 
-import { BUCKETS_MS, type Clock, cumulative, formatPrometheus, type Sample } from "../base/mod.ts";
+import {
+  BUCKETS_MS,
+  type Clock,
+  cumulative,
+  familiesOf,
+  type MetricFamily,
+  type Sample,
+} from "../base/mod.ts";
 import { envoyHelp } from "./envoy/envoy_names.ts";
 import { configuredLabels, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { envoyStats, segment } from "./envoy/envoy_stats.ts";
@@ -90,7 +97,7 @@ export function statsPages(
   view: AdminView,
   merged: MergedView,
   wanted: WantedStats = EVERYTHING,
-): { text(): string; json(): unknown; postern(): unknown; prometheus(): string } {
+): { text(): string; json(): unknown; postern(): unknown; prometheus(): readonly MetricFamily[] } {
   const isWanted = (line: string, { kind, value, counts }: Measured) =>
     (wanted.kind === "all" || wanted.kind === kind) &&
     !(wanted.usedOnly && value === 0 && !counts?.some((count) => count > 0)) &&
@@ -139,8 +146,11 @@ export function statsPages(
       const [ours = [], standard = []] = [false, true].map((is) =>
         own.filter(({ name }) => name.startsWith("process_") === is)
       );
-      return formatPrometheus(ours) + formatPrometheus(samples, "envoy_") +
-        formatPrometheus(standard, "");
+      return [
+        ...familiesOf(ours, "postern_"),
+        ...familiesOf(samples, "envoy_"),
+        ...familiesOf(standard, ""),
+      ];
     },
   };
 }

@@ -4,12 +4,13 @@ import {
   addTraffic,
   classicTraffic,
   type Labels,
+  latestExemplars,
   type Sample,
   TRAFFIC_BOUNDS_MS,
 } from "../base/mod.ts";
 import type { TrafficRowView, TrafficView } from "../proxy/mod.ts";
 
-type Sum = Pick<TrafficRowView, "requests" | "errors" | "counts" | "sumMs">;
+type Sum = Pick<TrafficRowView, "requests" | "errors" | "counts" | "sumMs" | "exemplars">;
 
 interface Series {
   readonly name: string;
@@ -19,8 +20,8 @@ interface Series {
   labels(row: TrafficRowView): Labels | undefined;
 }
 
-const CALLED = "Milliseconds from the head of a request to the end of its response, by caller";
-const SENT = "Milliseconds from sending a request to the end of its response";
+const CALLED = "Time from the head of a request to the end of its response, by caller";
+const SENT = "Time from sending a request to the end of its response";
 
 const SERIES: readonly Series[] = [
   {
@@ -87,6 +88,8 @@ function samplesOf(series: Series, rows: readonly TrafficRowView[]): readonly Sa
       value: sum.sumMs,
       counts: classicTraffic(sum.counts),
       boundsMs: TRAFFIC_BOUNDS_MS,
+      fine: sum.counts,
+      ...sum.exemplars && { exemplars: sum.exemplars },
     },
     {
       name: `${series.name}_errors_total`,
@@ -104,6 +107,7 @@ function added(a: Sum, b: Sum): Sum {
     errors: a.errors + b.errors,
     counts: addTraffic(a.counts, b.counts),
     sumMs: a.sumMs + b.sumMs,
+    exemplars: latestExemplars(a.exemplars ?? [], b.exemplars ?? []),
   };
 }
 

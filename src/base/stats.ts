@@ -1,5 +1,7 @@
 /** Counters, gauges, histograms. A handle is resolved once: hot paths touch one number. @module */
 
+import type { TrafficCounts, TrafficExemplars } from "./traffic_row.ts";
+
 export type Labels = Readonly<Record<string, string>>;
 
 /** A number that only grows, or (gauge) goes up and down. */
@@ -23,6 +25,10 @@ export interface Sample {
   readonly counts?: readonly number[];
   /** Inclusive upper bounds; default: `BUCKETS_MS`. */
   readonly boundsMs?: readonly number[];
+  /** For a histogram only: the same values in finer buckets, for a native histogram. */
+  readonly fine?: TrafficCounts;
+  /** For a histogram only: one value with its trace for each of `counts`, where there is one. */
+  readonly exemplars?: TrafficExemplars;
 }
 
 class Cell implements Gauge {
@@ -191,26 +197,45 @@ export function cumulative(counts: readonly number[]): readonly number[] {
  * in seconds, Prometheus' unit, with `_seconds` in its place.
  */
 export function formatPrometheus(samples: readonly Sample[], prefix = "postern_"): string {
+  return formatFamilies(familiesOf(samples, prefix));
+}
+
+export function formatFamilies(families: readonly MetricFamily[]): string {
+  return families.map(({ name, help, kind, list, divisor }) =>
+    `# HELP ${name} ${escapeText(help)}\n# TYPE ${name} ${kind}\n` +
+    list.map((sample) => linesOf(name, sample, divisor)).join("")
+  ).join("");
+}
+
+/** Samples of one name, as Prometheus has them. */
+export interface MetricFamily extends Pick<Sample, "kind" | "help"> {
+  /** With its prefix and in Prometheus' unit. */
+  readonly name: string;
+  readonly list: readonly Sample[];
+  /** Values and bounds are to be divided by it. */
+  readonly divisor: number;
+}
+
+/** In the order of their names. */
+export function familiesOf(samples: readonly Sample[], prefix: string): readonly MetricFamily[] {
   const byName = [...Map.groupBy(samples, (sample) => sample.name)];
-  let text = "";
-  for (const [own, list] of byName.sort(([a], [b]) => a < b ? -1 : 1)) {
+  return byName.sort(([a], [b]) => a < b ? -1 : 1).map(([own, list]) => {
     const isMs = own.endsWith("_ms");
     const name = `${prefix}${isMs ? own.replace(/_ms$/, "_seconds") : own}`;
-    const { help = "", kind } = list[0] ?? {};
-    text += `# HELP ${name} ${
-      escapeText(isMs ? help.replace(/^Milliseconds/, "Seconds") : help)
-    }\n# TYPE ${name} ${kind}\n`;
-    for (const sample of list) text += linesOf(name, sample, isMs ? MS_PER_SECOND : 1);
-  }
-  return text;
+    const { help = "", kind = "gauge" } = list[0] ?? {};
+    const shown = isMs ? help.replace(/^Milliseconds/, "Seconds") : help;
+    return { name, help: shown, kind, list, divisor: isMs ? MS_PER_SECOND : 1 };
+  });
 }
 
 const MS_PER_SECOND = 1_000;
 
-function linesOf(
+/** The lines of one sample. `exemplarOf`: the text behind the line of a bucket. */
+export function linesOf(
   name: string,
   { labels, value, counts, boundsMs = BUCKETS_MS }: Sample,
   divisor: number,
+  exemplarOf: (bucket: number) => string = () => "",
 ): string {
   const pairs = Object.entries(labels).map(([key, label]) => `${key}="${escapeLabel(label)}"`);
   if (!counts) return line(name, pairs, value / divisor);
@@ -218,17 +243,17 @@ function linesOf(
   const buckets = upTo.map((count, bucket) => {
     const bound = boundsMs[bucket];
     const le = `le="${bound === undefined ? "+Inf" : bound / divisor}"`;
-    return line(`${name}_bucket`, [...pairs, le], count);
+    return line(`${name}_bucket`, [...pairs, le], count, exemplarOf(bucket));
   });
   return buckets.join("") + line(`${name}_sum`, pairs, value / divisor) +
     line(`${name}_count`, pairs, upTo.at(-1) ?? 0);
 }
 
-function line(name: string, pairs: readonly string[], value: number): string {
-  return `${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${numberText(value)}\n`;
+function line(name: string, pairs: readonly string[], value: number, after = ""): string {
+  return `${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${numberText(value)}${after}\n`;
 }
 
-function escapeLabel(value: string): string {
+export function escapeLabel(value: string): string {
   return escapeText(value).replace(/"/g, '\\"');
 }
 

@@ -86,12 +86,51 @@ export function classicTraffic(counts: TrafficCounts): readonly number[] {
   );
 }
 
+function classicOf(bucket: number): number {
+  const [lowest = 0] = CLASSIC_OCTAVES;
+  const classic = Math.ceil((bucket - OFFSET) / PER_OCTAVE) - lowest;
+  return Math.min(Math.max(classic, 0), CLASSIC_OCTAVES.length);
+}
+
+/** The bounds of the buckets in seconds are powers of 2^(1/4). */
+export const NATIVE_TRAFFIC = {
+  schema: 2,
+  /** The first bucket has values up to it. */
+  zeroThreshold: LOWEST_SECONDS,
+  /** Index in a native histogram of the bucket after the first one. */
+  firstIndex: 1 - OFFSET,
+} as const;
+
 /** Numbers of a row, or the sum of several. */
 export interface TrafficNumbers {
   readonly requests: number;
   readonly errors: number;
   readonly counts: TrafficCounts;
 }
+
+/** A request with its trace. */
+export interface TrafficExemplar {
+  readonly traceId: string;
+  readonly durationMs: number;
+  /** Wall clock. */
+  readonly at: number;
+}
+
+/** By bucket of {@link classicTraffic}. */
+export type TrafficExemplars = readonly (TrafficExemplar | undefined)[];
+
+/** The latest of each bucket. */
+export function latestExemplars(a: TrafficExemplars, b: TrafficExemplars): TrafficExemplars {
+  const longer = a.length < b.length ? b : a;
+  return Array.from(longer, (_, bucket) => {
+    const [one, other] = [a[bucket], b[bucket]];
+    return one && other ? one.at < other.at ? other : one : one ?? other;
+  });
+}
+
+/** An exemplar stays for this long; after a request without a trace, others are not looked at for a while. */
+const EXEMPLAR_MS = 10_000;
+const NO_TRACE_MS = 50;
 
 export class TrafficRow implements TrafficNumbers {
   readonly key: TrafficKey;
@@ -117,8 +156,15 @@ export class TrafficRow implements TrafficNumbers {
     this.usedMs = nowMs;
   }
 
-  /** A request or connection that was counted as open has ended. */
-  ended(durationMs: number, isError: boolean, nowMs: number): void {
+  readonly exemplars: (TrafficExemplar | undefined)[] = [];
+  /** By bucket, when the next request with a trace becomes the exemplar. */
+  readonly #exemplarsDueMs = new Float64Array(CLASSIC_OCTAVES.length + 1);
+
+  /**
+   * A request or connection that was counted as open has ended. The bucket that needs an exemplar, for
+   * {@link TrafficRow.takeExemplar}; negative: none does.
+   */
+  ended(durationMs: number, isError: boolean, nowMs: number): number {
     const bucket = bucketOf(durationMs);
     this.open--;
     this.requests++;
@@ -126,6 +172,14 @@ export class TrafficRow implements TrafficNumbers {
     if (durationMs > 0) this.sumMs += durationMs;
     this.counts[bucket] = (this.counts[bucket] ?? 0) + 1;
     this.usedMs = nowMs;
+    const classic = classicOf(bucket);
+    return nowMs < (this.#exemplarsDueMs[classic] ?? 0) ? -1 : classic;
+  }
+
+  /** `undefined`: the request has no trace. */
+  takeExemplar(bucket: number, exemplar: TrafficExemplar | undefined, nowMs: number): void {
+    if (exemplar) this.exemplars[bucket] = exemplar;
+    this.#exemplarsDueMs[bucket] = nowMs + (exemplar ? EXEMPLAR_MS : NO_TRACE_MS);
   }
 
   /** A period ends. */

@@ -59,7 +59,7 @@ const targets = await Promise.all(
     labels: { app: name, service: name, namespace: "default", kubernetes_namespace: "default" },
   })),
 );
-const prometheus = own.use(await Prometheus.start(host, targets, [ALERTS]));
+const prometheus = own.use(await Prometheus.start(host, targets, { rules: [ALERTS] }));
 await eventually("all are scraped", async () => {
   const [up] = await prometheus.query("sum(up)");
   return up?.value?.[1] === String(targets.length);
@@ -201,4 +201,24 @@ test("the topology of Consul's UI has its metrics", async () => {
     ]);
     return true;
   }, { timeoutMs: 15_000, everyMs: 200 });
+});
+
+test("a Prometheus that asks for native histograms gets those of the traffic table, and exemplars", async () => {
+  const features = ["native-histograms", "exemplar-storage"];
+  await using native = await Prometheus.start(host, targets, { features });
+  const trace = "0af7651916cd43dd8448eb211c80319c";
+  const name = "postern_traffic_endpoint_duration_seconds";
+  await eventually("the histogram and the exemplar are there", async () => {
+    const headers = { traceparent: `00-${trace}-b7ad6b7169203331-01` };
+    const reply = await fetch(`http://${host}:${http.port}/200`, { headers });
+    await reply.body?.cancel();
+    const [median] = await native.query(
+      `histogram_quantile(0.5, sum(rate(${name}{upstream="db"}[30s])))`,
+    );
+    const seconds = Number(median?.value?.[1]);
+    if (!(seconds > 0 && seconds < 1)) return false;
+    return (await native.tracesOf(`${name}{upstream="db"}`)).includes(trace);
+  }, { timeoutMs: 30_000, everyMs: 200 });
+  assert.equal((await native.query(`${name}_bucket`)).length, 0, "it is a native one");
+  assert.ok((await prometheus.query(`${name}_bucket`)).length > 0, "others get buckets");
 });

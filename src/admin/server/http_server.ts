@@ -38,7 +38,7 @@ interface ServedAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   /** A stream ends when the client leaves or the server closes. */
-  readonly body: string | ReadableStream<Uint8Array>;
+  readonly body: string | Uint8Array | ReadableStream<Uint8Array>;
 }
 
 /** PEM texts that were checked before. Clients must show a certificate that one of `caPem` has signed. */
@@ -164,7 +164,7 @@ async function respond(
     ? await options.answer({ method, target, headers, peer, isAuthorized }).catch(() => MALFORMED)
     : TOO_MANY;
   const { status, body } = answer;
-  if (typeof body === "string") return answerWhole(body, answer);
+  if (!(body instanceof ReadableStream)) return answerWhole(body, answer);
   if (!limit.stream(socket)) {
     await body.cancel();
     return answerWhole(TOO_MANY_STREAMS.body, TOO_MANY_STREAMS);
@@ -172,7 +172,10 @@ async function respond(
   response.writeHead(status, { ...answer.headers, connection: "close" });
   return await writeStream(response, body, { clock: options.clock, signal });
 
-  function answerWhole(text: string, { status, headers }: Omit<ServedAnswer, "body">): void {
+  function answerWhole(
+    text: string | Uint8Array,
+    { status, headers }: Omit<ServedAnswer, "body">,
+  ): void {
     const length = { "content-length": Buffer.byteLength(text) };
     response.writeHead(status, { ...headers, ...length });
     response.end(method === "HEAD" ? "" : text);
@@ -288,7 +291,7 @@ export class AdminConnectionLimit {
 
 export interface SmallAnswer {
   readonly status: number;
-  readonly body: string;
+  readonly body: string | Uint8Array;
   /** Default: plain text. */
   readonly type?: string;
 }
@@ -303,8 +306,18 @@ export interface SmallServerOptions
    */
   readonly isPublic?: boolean;
   /** `target`: path and query. `undefined`: nothing is there. */
-  answer(method: string, target: string): Promise<SmallAnswer | undefined>;
+  answer(
+    method: string,
+    target: string,
+    headers: IncomingHttpHeaders,
+  ): Promise<SmallAnswer | undefined>;
 }
+
+/** Answers GET. `accept`: the header. */
+export type SmallPage = (
+  target: string,
+  accept: string | undefined,
+) => Promise<SmallAnswer | undefined>;
 
 const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i;
 
@@ -354,11 +367,12 @@ function whyRefused(
 }
 
 async function answerTo(
-  { method, target }: ServedRequest,
+  { method, target, headers }: ServedRequest,
   { answer }: SmallServerOptions,
 ): Promise<SmallAnswer> {
   try {
-    return await answer(method, target) ?? { status: 404, body: "There is nothing here.\n" };
+    return await answer(method, target, headers) ??
+      { status: 404, body: "There is nothing here.\n" };
   } catch (error) {
     return { status: 500, body: `Cannot answer: ${messageOf(error)}\n` };
   }

@@ -101,7 +101,7 @@ function started(
     const reply = await app.fetch(new Request(url, { method, headers: own }), { peer });
     const { status } = reply;
     const isStream = reply.headers.get("content-type") === EVENT_STREAM_TYPE;
-    const body = isStream && reply.body || await reply.text();
+    const body = isStream && reply.body || new Uint8Array(await reply.arrayBuffer());
     return { status, headers: Object.fromEntries(reply.headers), body };
   };
   const { clock } = view;

@@ -141,7 +141,7 @@ export class DataplaneMetrics {
   }
 
   /** Metrics of the proxy and the application; of the proxy alone where the application does not answer. */
-  async page(): Promise<SmallAnswer> {
+  async page(): Promise<SmallAnswer & { readonly body: string }> {
     const { view, log } = this.#deps;
     const { serviceUrl } = this.#options;
     const own = await metricsText(view) + formatPrometheus(this.#samples(), "consul_dataplane_");

@@ -4,9 +4,8 @@ import {
   type AdminView,
   answerStats,
   type Listening,
-  METRICS_TYPE,
-  metricsText,
-  type SmallAnswer,
+  metricsPage,
+  type SmallPage,
   startSmallServer,
 } from "../../admin/mod.ts";
 import {
@@ -109,9 +108,9 @@ export class MetricSinks {
     if (isHeld?.() || this.#left) return;
     const wanted = view.source()?.metrics;
     if (prometheus) {
-      const answer = async (target: string) => {
+      const answer: SmallPage = async (target, accept) => {
         if (target.replace(/\?.*/, "") !== "/metrics") return undefined;
-        return { status: 200, body: await metricsText(view), type: METRICS_TYPE };
+        return { status: 200, ...await metricsPage(view, accept) };
       };
       const serve = (text: string) => this.#serve(PROMETHEUS_KEY, text, answer);
       await this.#keep(PROMETHEUS_KEY, wanted?.prometheusBindAddr ?? "", serve);
@@ -162,7 +161,7 @@ export class MetricSinks {
   async #serve(
     key: keyof typeof SERVER_NAMES,
     text: string,
-    answer: (target: string) => Promise<SmallAnswer | undefined>,
+    answer: SmallPage,
   ): Promise<Listening> {
     const { view: { clock }, stats, log } = this.#options;
     const labels = { server: SERVER_NAMES[key] };
@@ -176,11 +175,11 @@ export class MetricSinks {
       flag: key,
       clock,
       isPublic: true,
-      answer: async (method, target) => {
+      answer: async (method, target, { accept }) => {
         total.add(1);
         active.add(1);
         try {
-          return method === "GET" || method === "HEAD" ? await answer(target) : undefined;
+          return method === "GET" || method === "HEAD" ? await answer(target, accept) : undefined;
         } finally {
           active.add(-1);
         }

@@ -155,7 +155,18 @@ function viewOf(
   row: TrafficRow,
   { received = 0, sent = 0 }: Partial<OpenBytes> = {},
 ): TrafficRowView {
-  const { key, requests, errors, counts, sumMs, receivedBytes, sentBytes, open, recent } = row;
+  const {
+    key,
+    requests,
+    errors,
+    counts,
+    sumMs,
+    receivedBytes,
+    sentBytes,
+    open,
+    recent,
+    exemplars,
+  } = row;
   return {
     ...key,
     requests,
@@ -166,6 +177,7 @@ function viewOf(
     sentBytes: sentBytes + sent,
     open,
     ...recent && { recent },
+    ...exemplars.length > 0 && { exemplars },
   };
 }
 

@@ -6,7 +6,12 @@
  * @module
  */
 
-import { type Clock, formatAddress, type TrafficRow } from "../../base/mod.ts";
+import {
+  type Clock,
+  formatAddress,
+  type TrafficExemplar,
+  type TrafficRow,
+} from "../../base/mod.ts";
 import type { EndpointState } from "../../balance/mod.ts";
 import {
   type ExchangeRecord,
@@ -15,6 +20,8 @@ import {
   GRPC_STATUS,
   httpStatusOf,
   readGrpcStatus,
+  readTrace,
+  TRACE_FORMS,
 } from "../../http/mod.ts";
 import { type Snapshot, upstreamLabel } from "../../snapshot/mod.ts";
 import type { ConnectionRecord, Ending } from "./connection_record.ts";
@@ -98,7 +105,8 @@ export class TrafficTable {
     const fault = faultOf(record);
     // An endpoint is not slow because the one before it was.
     const fromMs = row.key.endpoint === "" ? startedAt : upstreamStartAt;
-    row.ended(endAt - fromMs, fault !== undefined, endAt);
+    const due = row.ended(endAt - fromMs, fault !== undefined, endAt);
+    if (due >= 0) row.takeExemplar(due, exemplarOf(record, endAt - fromMs), endAt);
     if (fault) this.#lists.refused(fault, record, row);
     this.#lists.answered(endAt - startedAt, record, row);
   }
@@ -206,6 +214,16 @@ export function faultOf(record: ExchangeRecord): RequestFault | undefined {
   if (!fields || grpcStatus === undefined) return undefined;
   if (grpcStatus === GRPC_STATUS.permissionDenied) return denialIn(response?.fields ?? fields);
   return httpStatusOf(grpcStatus) >= 500 ? FAILED : undefined;
+}
+
+function exemplarOf(record: ExchangeRecord, durationMs: number): TrafficExemplar | undefined {
+  const { trace, request, startMs, startedAt, endAt } = record;
+  const at = startMs + endAt - startedAt;
+  if (trace) return { traceId: trace.traceId, durationMs, at };
+  const parent = request && readTrace(request.fields, TRACE_FORMS).parent;
+  return parent && parent.isSampled !== false
+    ? { traceId: parent.traceId, durationMs, at }
+    : undefined;
 }
 
 /** The other sidecar denied it by an intention, not the application. */

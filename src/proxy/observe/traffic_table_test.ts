@@ -147,7 +147,12 @@ test("strangers have no rows, and their refusals take one place", async () => {
 function rig() {
   const clock = new FakeClock();
   const table = new TrafficTable(clock);
-  const ask = (caller: string, path = "/", given: Parameters<typeof exchangeRecord>[0] = {}) => {
+  const ask = (
+    caller: string,
+    path = "/",
+    given: Parameters<typeof exchangeRecord>[0] = {},
+    fields: string[] = [],
+  ) => {
     const connection: ExchangeConnection = {
       direction: "inbound",
       listener: "inbound",
@@ -156,7 +161,7 @@ function rig() {
       traffic: undefined,
     };
     const downstream = { ...exchangeRecord().downstream, connection };
-    const record = exchangeRecord(given, { downstream, request: requestHead({ path }) });
+    const record = exchangeRecord(given, { downstream, request: requestHead({ path, fields }) });
     table.exchanges.began?.(record);
     table.exchanges.ended?.(record);
   };
@@ -254,4 +259,21 @@ test("rows that give way leave their numbers to the endpoint or the target", asy
   assert.deepEqual(path.path.view({ connections: false }).traffic.rows, []);
   caller.connection.close();
   await settle();
+});
+
+test("a request with a trace is the exemplar of its bucket for a while", () => {
+  const { ask, view } = rig();
+  const traced = (
+    trace: string,
+  ) => ["traceparent", `00-${trace}-b7ad6b7169203331-01`, "traceparent"];
+  const exemplars = () => (view().rows[0]?.exemplars ?? []).map((one) => one?.traceId[0]);
+  ask("web");
+  assert.deepEqual(exemplars(), []);
+  // The pause after a request without a trace.
+  ask("web", "/", {}, traced("a".repeat(32)));
+  assert.deepEqual(exemplars(), []);
+  ask("web", "/", { endAt: 2_012.5, startedAt: 2_000 }, traced("b".repeat(32)));
+  ask("web", "/", { endAt: 2_112.5, startedAt: 2_000 }, traced("c".repeat(32)));
+  ask("web", "/", { endAt: 2_013.5, startedAt: 2_001 }, traced("d".repeat(32)));
+  assert.deepEqual(Object.values(exemplars()).filter(Boolean), ["b", "c"]);
 });

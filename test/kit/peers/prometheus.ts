@@ -33,11 +33,14 @@ export class Prometheus implements AsyncDisposable {
     this.#own = own;
   }
 
-  /** `rules`: paths of files with recording and alerting rules. */
+  /** `rules`: paths of files with recording and alerting rules; `features`: of `--enable-feature`. */
   static async start(
     host: string,
     targets: readonly ScrapedTarget[],
-    rules: readonly string[] = [],
+    { rules = [], features = [] }: {
+      readonly rules?: readonly string[];
+      readonly features?: readonly string[];
+    } = {},
   ): Promise<Prometheus> {
     await using own = new AsyncDisposableStack();
     const directory = await mkdtemp(join(tmpdir(), "postern-prometheus-"));
@@ -62,6 +65,7 @@ export class Prometheus implements AsyncDisposable {
         `--config.file=${file}`,
         `--storage.tsdb.path=${join(directory, "data")}`,
         `--web.listen-address=${address}`,
+        ...features.map((feature) => `--enable-feature=${feature}`),
       ]),
     );
     const url = `http://${address}`;
@@ -92,6 +96,22 @@ export class Prometheus implements AsyncDisposable {
       };
     };
     return data.groups.flatMap(({ rules }) => rules);
+  }
+
+  /** Trace ids of the exemplars that a query's series have. */
+  async tracesOf(query: string): Promise<readonly string[]> {
+    const spanMs = 600_000;
+    const [start, end] = [Date.now() - spanMs, Date.now() + spanMs].map((ms) => ms / 1_000);
+    const range = `start=${start}&end=${end}&query=${encodeURIComponent(query)}`;
+    const reply = await fetch(`${this.url}/api/v1/query_exemplars?${range}`);
+    const answer = await reply.json() as {
+      readonly data?: readonly {
+        readonly exemplars: readonly { readonly labels: { readonly trace_id?: string } }[];
+      }[];
+    };
+    return (answer.data ?? []).flatMap(({ exemplars }) =>
+      exemplars.map(({ labels }) => labels.trace_id ?? "")
+    );
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -27,6 +27,8 @@ import { VERSION } from "./version.ts";
 const PROTOCOL = 1;
 /** The new process must be ready within this time. */
 const READY_MS = 60_000;
+/** Processes of this user that are connected at the same time; most only look whether this one is here. */
+const LINKS = 16;
 /** The other process must answer within this time. */
 const ANSWER_MS = 10_000;
 
@@ -77,7 +79,7 @@ type Message = {
 export class Handover {
   readonly #options: HandoverOptions;
   #server: { close(): void } | undefined;
-  #offering: Offering | undefined;
+  readonly #offerings = new Set<Offering>();
   #failure: { readonly pid: number; readonly reason: string } | undefined;
 
   constructor(options: HandoverOptions) {
@@ -125,13 +127,12 @@ export class Handover {
     this.#server ??= listenForLink(purpose, {
       clock,
       onLink: (link) => {
-        if (this.#offering?.isTaken) {
-          link.send({ kind: "refused", reason: "another process takes over at this moment" });
-          return link.close();
-        }
-        this.#offering?.close();
+        for (const one of this.#offerings) if (!one.isOpen) this.#offerings.delete(one);
+        if (this.#offerings.size >= LINKS) return link.close();
+        const isBusy = () => [...this.#offerings].some(({ isTaken }) => isTaken);
         const onFailed = (pid: number, reason: string) => this.#failure = { pid, reason };
-        this.#offering = new Offering(link, options, { clock, log, onFailed, onFailedStart });
+        const deps = { clock, log, isBusy, onFailed, onFailedStart };
+        this.#offerings.add(new Offering(link, options, deps));
       },
       onError: (reason) => log.warn("no other process can take over from this one", { reason }),
     });
@@ -139,7 +140,7 @@ export class Handover {
 
   close(): void {
     this.#server?.close();
-    this.#offering?.close();
+    for (const one of this.#offerings) one.close();
   }
 }
 
@@ -148,6 +149,7 @@ class Offering {
   readonly #link: HandoverLink;
   readonly #options: OfferOptions;
   readonly #log: Log;
+  readonly #isBusy: () => boolean;
   readonly #onFailed: (pid: number, reason: string) => void;
   readonly #onFailedStart: ((reason: string) => void) | undefined;
   readonly #late: Timer;
@@ -156,9 +158,11 @@ class Offering {
   constructor(
     link: HandoverLink,
     options: OfferOptions,
-    { clock, log, onFailed, onFailedStart }: {
+    { clock, log, isBusy, onFailed, onFailedStart }: {
       readonly clock: Clock;
       readonly log: Log;
+      /** Another process is taking over. */
+      readonly isBusy: () => boolean;
       readonly onFailed: (pid: number, reason: string) => void;
       readonly onFailedStart: ((reason: string) => void) | undefined;
     },
@@ -166,6 +170,7 @@ class Offering {
     this.#link = link;
     this.#options = options;
     this.#log = log;
+    this.#isBusy = isBusy;
     this.#onFailed = onFailed;
     this.#onFailedStart = onFailedStart;
     this.#late = clock.after(
@@ -203,6 +208,7 @@ class Offering {
       return this.#onFailedStart?.(String(reason));
     }
     if (kind === "take" && this.#state === "asked") {
+      if (this.#isBusy()) return this.#refuse("another process takes over at this moment");
       if (protocol !== PROTOCOL) return this.#refuse("it speaks another version of the handover");
       this.#log.info("another process takes over", { process: pid, version: String(version) });
       this.#state = "offered";

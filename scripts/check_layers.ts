@@ -36,6 +36,7 @@ const ORDER = [
   "source",
   "proxy",
   "kit",
+  "events",
   "admin",
   "dev",
   "app",

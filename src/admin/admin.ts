@@ -6,6 +6,7 @@ import { configDump } from "./config_dump.ts";
 import { clusterStatusesJson, clusterStatusLines } from "./envoy/clusters.ts";
 import { listenerStatusesJson, listenersText } from "./envoy/listeners.ts";
 import { readyPage, serverInfo } from "./envoy/server_state.ts";
+import { eventLine, eventsShown, followEvents, readEventFilter } from "./events_page.ts";
 import { explainFor, questionOf } from "./explain/explain_for.ts";
 import { explainText } from "./explain/explain_text.ts";
 import { EXIT_CODE_HEADER, exitCodeOf } from "./explain/verdict.ts";
@@ -16,7 +17,6 @@ import type { MergedView } from "./merge.ts";
 import type { TrafficHistory } from "./page/traffic_history.ts";
 import { lines, shownJson, shownText } from "./redact.ts";
 import { certsShown } from "./secrets/certs.ts";
-import { eventLine, eventsShown } from "./secrets/secrets_dump.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
 import type { SmallPage } from "./server/http_server.ts";
 import { readWanted, statsPages } from "./stats.ts";
@@ -180,15 +180,23 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
       : json(context, explained);
   });
   app.get("/events", (context) => {
+    const { req } = context;
     const limit = limitOf(context, EVENTS);
     if (limit === undefined) return badLimit(context, EVENTS);
-    const { events } = view.secretsReport();
-    const shown = eventsShown(events, limit);
-    const wantsText = context.req.query("format") === "text" ||
-      context.req.header("accept")?.toLowerCase().startsWith("text/plain");
-    return wantsText
-      ? text(context, lines(shown.map(eventLine)))
-      : json(context, { total: events.length, events: shown });
+    const lastId = req.header("last-event-id");
+    const query = (name: string) => name === "since" && lastId ? lastId : req.query(name);
+    const filter = readEventFilter(query, {
+      nowMs: view.clock.now(),
+      lastSeq: view.events().events.at(-1)?.seq ?? 0,
+    });
+    if ("want" in filter) return badQuery(context, filter.name, filter.want);
+    if (req.query("follow") !== undefined) {
+      return followEvents(view, filter, { fromStart: query("since") !== undefined });
+    }
+    const shown = eventsShown(view.events(), filter, limit);
+    const wantsText = req.query("format") === "text" ||
+      req.header("accept")?.toLowerCase().startsWith("text/plain");
+    return wantsText ? text(context, lines(shown.events.map(eventLine))) : json(context, shown);
   });
   app.get("/plugins", async (context) => {
     const { plugins } = await merged();

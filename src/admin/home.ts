@@ -11,7 +11,10 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ],
   ["/stats/prometheus", "the same for Prometheus"],
   ["/certs", "every certificate and CA in use, how long they are valid, and who uses them"],
-  ["/events", "what happened to secrets, newest first; ?limit=N, ?format=text"],
+  [
+    "/events",
+    "what happened, newest first; ?kind=KIND, ?since=10m, ?limit=N, ?format=text; ?follow for a stream",
+  ],
   ["/clusters", "endpoints of every cluster; ?format=json as Envoy has it, or postern"],
   [
     "/listeners",

@@ -12,6 +12,11 @@ const SHORTEST_SECRET = 4;
 
 /** `value` as JSON text, indented, with everything secret replaced. */
 export function shownJson(value: unknown, secrets: readonly string[]): string {
+  return `${shownLine(value, secrets, 2)}\n`;
+}
+
+/** The same on one line. */
+export function shownLine(value: unknown, secrets: readonly string[], indent = 0): string {
   const text = JSON.stringify(
     value,
     (name, part: unknown) => {
@@ -22,9 +27,9 @@ export function shownJson(value: unknown, secrets: readonly string[]): string {
       }
       return typeof part === "string" ? hide(part, secrets) : part;
     },
-    2,
+    indent,
   );
-  return `${escapeUnseen(text)}\n`;
+  return escapeUnseen(text);
 }
 
 /** `text` without secrets and invisible characters. */

@@ -1,6 +1,6 @@
 /** The process as the admin server reads it. The admin server holds no state of its own. @module */
 
-import type { Clock, LogLevel, Sample } from "../base/mod.ts";
+import type { Clock, LogLevel, ProxyEvent, Sample } from "../base/mod.ts";
 import type { Consul } from "../consul/mod.ts";
 import type { DataView, ExplainQuery, ExplainResult, TapFilter } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
@@ -72,6 +72,14 @@ export interface PeerProxy {
   readonly errorShare: number;
 }
 
+/** Satisfied by the journal of events. */
+export interface EventsView {
+  /** The last ones, oldest first. */
+  readonly events: readonly ProxyEvent[];
+  /** Calls back after each event, until the returned function is called. */
+  follow(onEvent: () => void): () => void;
+}
+
 export interface AdminView {
   readonly clock: Clock;
   readonly info: ServerInfo;
@@ -93,7 +101,9 @@ export interface AdminView {
   snapshot(): Snapshot | undefined;
   /** `undefined`: there is no source yet. */
   source(): SourceStatus | undefined;
-  /** Secrets that do not come from the agent, and their events. */
+  /** What happened so far. */
+  events(): EventsView;
+  /** Secrets that do not come from the agent. */
   secretsReport(): SecretsReport;
   /** Refused configuration, also before the first snapshot. */
   refused(): readonly Refusal[];

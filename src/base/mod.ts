@@ -4,6 +4,7 @@ export * from "./clock.ts";
 export * from "./deadlines.ts";
 export * from "./duration.ts";
 export * from "./errors.ts";
+export * from "./event.ts";
 export * from "./host.ts";
 export * from "./issue_words.ts";
 export * from "./log.ts";

@@ -32,7 +32,7 @@ import type { ExplainQuery, ExplainResult } from "./explain/explanation.ts";
 import { handshakeLimit, Handshakes } from "./core/handshakes.ts";
 import { type Columns, Listeners, type ListenersOptions } from "./listen/listeners.ts";
 import { pluginsOf } from "./listen/listener_plugins.ts";
-import { LiveConnections } from "./core/live_connections.ts";
+import { LiveConnections, type PublishEffect } from "./core/live_connections.ts";
 import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
 import { connectionLog, FailureSummary } from "./observe/failure_summary.ts";
 import { type ConnectionObserver, NO_OBSERVERS } from "./observe/observers.ts";
@@ -236,8 +236,8 @@ export class DataPath {
     return compilePolicy(policy);
   }
 
-  /** Publishes what was prepared last; resolves when its listeners are bound or have failed. */
-  async publish(columns: Columns): Promise<void> {
+  /** Publishes what was prepared last; resolves with its effects when its listeners are bound or have failed. */
+  async publish(columns: Columns): Promise<readonly PublishEffect[]> {
     const prepared = this.#prepared;
     if (!prepared) throw new ProxyError("internal", "Cannot publish: nothing is prepared");
     this.#prepared = undefined;
@@ -257,12 +257,13 @@ export class DataPath {
     const goesByOthers = this.#listeners.take(snapshot);
     const judge = judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version;
     this.#listeners.update(judge);
-    if (judge) this.#context.live.rejudge();
+    const effects = judge ? this.#context.live.rejudge() : [];
     for (const key of Object.keys(previous?.targets ?? {})) {
       if (!snapshot.targets[key]) forgetTarget(this.stats, key);
     }
     this.#traffic.keepTargets(snapshot.targets);
     await this.#listeners.apply(snapshot, columns);
+    return effects;
   }
 
   /** Replaces the open taps; connections and requests that end from now on are seen by them. */

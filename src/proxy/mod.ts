@@ -8,6 +8,7 @@ export {
 } from "./core/admission.ts";
 export type { AttemptHandler } from "./upstream/attempt.ts";
 export type { Context, RemoteAuthorize } from "./core/context.ts";
+export type { PublishEffect } from "./core/live_connections.ts";
 export type { TakeLine } from "./observe/access_logger.ts";
 export type { FinishedSpan, TakeSpan } from "./observe/tracer.ts";
 export { ExchangeValue } from "./service/exchange_value.ts";

@@ -281,6 +281,11 @@ export interface Resolver {
   readonly outlier: OutlierPolicy;
 }
 
+export interface FailingInstance extends Endpoint {
+  /** Checks that do not pass, by their ids; absent: not known. */
+  readonly checks?: readonly string[];
+}
+
 /** A resolver's target: its endpoints, and the identities that they must prove. */
 export interface TargetPart extends SnapshotPart {
   readonly key: string;
@@ -293,7 +298,7 @@ export interface TargetPart extends SnapshotPart {
   readonly connectTimeoutMs: number;
   readonly endpoints: readonly Endpoint[];
   /** Registered instances that are not dialled; for display only. */
-  readonly unhealthy: readonly Endpoint[];
+  readonly unhealthy: readonly FailingInstance[];
   /** The last endpoints before a stopping agent emptied the list (consul_live 10.1); dialled last. */
   readonly lastResort: readonly Endpoint[];
   /** Why {@link endpoints} is empty, for people; `""`: it is not. */

@@ -116,7 +116,8 @@ export async function pageData(
     traffic,
     troubles: broken,
   });
-  const { statuses, events } = view.secretsReport();
+  const { statuses } = view.secretsReport();
+  const { events } = view.events();
   return {
     atMs: view.clock.now(),
     service: snapshot?.service ?? "",
@@ -139,11 +140,11 @@ export async function pageData(
     intentions: firstOf(intentionsShown(view, merged.traffic), SHOWN.intentions),
     defaultAction: snapshot?.policy.defaultAction ?? "",
     plugins: merged.plugins.slice(0, SHOWN.plugins).map(pluginShown),
-    events: events.slice(-SHOWN.events).reverse().map(({ atMs, kind, name, detail }) => ({
-      at: dateText(atMs),
-      kind,
-      text: `${name} ${detail}`.trim(),
-      isTrouble: ["rejected", "unreachable", "timed_out"].includes(kind),
+    events: events.slice(-SHOWN.events).reverse().map((event) => ({
+      at: dateText(event.atMs),
+      kind: event.kind,
+      text: event.text + (event.effect && `: ${event.effect}`),
+      isTrouble: event.severity !== "info",
     })),
   };
 }

@@ -1,4 +1,4 @@
-/** Secrets for `/config_dump` and `/events`, by field: none is shown without a decision. @module */
+/** Secrets for `/config_dump`, by field: none is shown without a decision. @module */
 
 import type { PeerRules, Validation } from "../../identity/mod.ts";
 import type {
@@ -7,8 +7,7 @@ import type {
   Snapshot,
   ValidationPart,
 } from "../../snapshot/mod.ts";
-import type { SecretEvent, SecretStatus } from "../../secrets/mod.ts";
-import { dateText } from "./certificate_facts.ts";
+import type { SecretStatus } from "../../secrets/mod.ts";
 import { REDACTED } from "../redact.ts";
 import type { AdminView } from "../view.ts";
 
@@ -179,29 +178,4 @@ function mapValues<T>(record: Readonly<Record<string, T>>, show: (value: T) => S
 
 function joined(pems: readonly string[]): string {
   return pems.map((pem) => `${pem.trimEnd()}\n`).join("");
-}
-
-interface EventShown {
-  readonly at: string;
-  readonly kind: SecretEvent["kind"];
-  readonly name: string;
-  readonly source: string;
-  readonly detail: string;
-}
-
-/** `events`: oldest first. */
-export function eventsShown(events: readonly SecretEvent[], limit: number): readonly EventShown[] {
-  const last = limit === 0 ? [] : events.slice(-limit);
-  return last.reverse().map(({ atMs, kind, name, source, detail }) => ({
-    at: dateText(atMs),
-    kind,
-    name,
-    source,
-    detail,
-  }));
-}
-
-/** One line each: strangers choose some of the names. */
-export function eventLine({ at, kind, name, source, detail }: EventShown): string {
-  return [at, kind, name, `(${source})`, detail].join(" ").replace(/\s+/g, " ").trim();
 }

@@ -177,30 +177,6 @@ test("admin /config_dump hides values of fields with the name of a secret", asyn
   });
 });
 
-test("admin /events lists the newest first, as JSON and as lines", async () => {
-  const { json, text, ask } = admin();
-  const { total, events } = await json("/events");
-  assert.equal(total, 3);
-  assert.deepEqual(events.map(({ kind }: { kind: string }) => kind), [
-    "rejected",
-    "rotated",
-    "loaded",
-  ]);
-  assert.deepEqual(Object.keys(events[0]), ["at", "kind", "name", "source", "detail"]);
-  assert.equal((await json("/events?limit=1")).events[0].kind, "rejected");
-  assert.deepEqual((await json("/events?limit=0")).events, []);
-  for (const limit of ["-1", "x", "1001"]) {
-    assert.equal((await ask(`/events?limit=${limit}`)).status, 400);
-  }
-  const lines = await text("/events", { accept: "text/plain" });
-  assert.equal(lines, await text("/events?format=text"));
-  assert.equal(lines.trimEnd().split("\n").length, 3);
-  assert.match(
-    lines,
-    /^\S+Z rejected \/etc\/tls\/web\.pem \(file \/etc\/tls\/web\.pem\) Cannot use web\.pem: key does/,
-  );
-});
-
 test("admin / shows secrets, failing ones first, and the listeners that wait for them", async () => {
   const { text, view } = admin();
   const page = await text("/");

@@ -6,6 +6,7 @@ import {
   messageOf,
   ProxyError,
   type Random,
+  type ReportEvent,
   type Stats,
 } from "../../base/mod.ts";
 import {
@@ -40,6 +41,7 @@ export interface ControlDeps {
   readonly random: Random;
   readonly log: Log;
   readonly stats: Stats;
+  readonly report?: ReportEvent;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
   readonly engine: Engine;
@@ -69,7 +71,8 @@ export async function createControl(
   deps: ControlDeps,
 ): Promise<ProxyControl> {
   const { mode } = options;
-  const { clock, log, stats } = deps;
+  const { clock, log, stats, report } = deps;
+  const reporting = report && { report };
   const pluginWatch = options.watchPlugins ? new PluginWatch(clock) : undefined;
   if (mode.kind === "config") {
     const { strictSpiffeChain, idleTimeoutMs, lifetimeMs, tracing } = options;
@@ -82,6 +85,7 @@ export async function createControl(
       clock,
       log,
       stats,
+      ...reporting,
       pluginWatch,
       createSecretStore: () => createSecretStore(deps),
       ...storeOf(options, deps, { holdsMesh: false }),
@@ -118,6 +122,7 @@ export async function createControl(
     clock,
     log,
     stats,
+    ...reporting,
     authorize: options.authorize,
     strictSpiffeChain: options.strictSpiffeChain,
     defaultQueryIntervalMs: options.preparedQueryIntervalMs,
@@ -229,9 +234,9 @@ type SecretStoreDeps = Omit<ControlDeps, "signal" | "engine" | "onWaiting"> & {
 
 /** The store of secrets with every kind of source. */
 export function createSecretStore(deps: SecretStoreDeps): SecretStore {
-  const { clock, random, log, stats } = deps;
+  const { clock, random, log, stats, report } = deps;
   const providers = createProviders({ ...deps, version: VERSION });
-  return new SecretStore({ clock, random, log, stats, providers });
+  return new SecretStore({ clock, random, log, stats, ...report && { report }, providers });
 }
 
 /** Logs rights that the token lacks; they may be granted at any moment. Never rejects. */

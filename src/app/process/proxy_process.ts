@@ -2,7 +2,7 @@
 
 import { type Clock, type Log, messageOf, sleep } from "../../base/mod.ts";
 import type { Reloaded } from "../../admin/mod.ts";
-import type { FetchCertificate } from "../../proxy/mod.ts";
+import type { FetchCertificate, PublishEffect } from "../../proxy/mod.ts";
 import type { ListeningSocket } from "../../net/mod.ts";
 import { troublesOf } from "../../source/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
@@ -55,7 +55,7 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
   /** Another process has them: nothing more is accepted. */
   leaveServers(): void;
   /** Called when this snapshot is in force. */
-  onInForce(snapshot: Snapshot): void;
+  onInForce(snapshot: Snapshot, effects: readonly PublishEffect[]): void;
   /** Called when the proxy is ready for the first time: memory of the start can be released. */
   onFirstReady(): void;
 }
@@ -236,7 +236,7 @@ export class ProxyProcess {
       });
       return decided.then(() => {
         if (this.snapshot !== snapshot) return false;
-        this.#options.onInForce(snapshot);
+        this.#options.onInForce(snapshot, plane.rollout.takeEffects());
         return true;
       });
     }, (error) => this.#failed(error));

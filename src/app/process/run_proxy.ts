@@ -50,6 +50,8 @@ import { Successor } from "./successor.ts";
 import { spawnProcess } from "../workers/spawn_process.ts";
 import { createControl } from "./control.ts";
 import { createPeersLook } from "./peers.ts";
+import { EventJournal, firstSnapshotEvent, snapshotEvents } from "../../events/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
 import { VERSION, versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "../workers/data_worker.ts";
 
@@ -107,6 +109,9 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const tooFew = tooFewFiles(options.maxConnections, { maxConnections, openFiles });
   if (tooFew !== undefined) log.warn(tooFew);
 
+  const journal = new EventJournal({ clock, log });
+  const { report } = journal;
+  let inForce: Snapshot | undefined;
   const notifier = new Notifier({ env: process.env, pid: process.pid, clock, log });
   const handover = standIn ? undefined : new Handover({
     clock,
@@ -135,7 +140,16 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     notifier,
     paths: Math.max(workers, 1),
     findControl: (hooks) =>
-      createControl(options, { clock, random: systemRandom, log, stats, env, engine, ...hooks }),
+      createControl(options, {
+        clock,
+        random: systemRandom,
+        log,
+        stats,
+        report,
+        env,
+        engine,
+        ...hooks,
+      }),
     ...(handover && { handover }),
     serverSockets: () => [
       ...admin ? socketsOf(admin) : [],
@@ -151,6 +165,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         clock,
         log,
         stats,
+        report,
         maxConnections,
         idleTimeoutMs,
         lifetimeMs,
@@ -186,9 +201,14 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       return admin = await startAdmin(view, { bind, tokenFile, holderOf, inherited }, log);
     },
     findRival: (proxyId) => findRival(proxyId, { ask: askAdmin, own: admin?.address }),
-    onInForce(snapshot) {
+    onInForce(snapshot, effects) {
       access.set(accessTargetOf(snapshot));
       spans.set(snapshot);
+      const events = inForce
+        ? snapshotEvents(inForce, snapshot, effects)
+        : [firstSnapshotEvent(snapshot)];
+      inForce = snapshot;
+      for (const event of events) report(event);
     },
     onFirstReady() {
       trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });
@@ -237,7 +257,8 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     source: () => proxy.parts?.source.status(),
     unfollowed: (upstream) => proxy.parts?.source.unfollowed(upstream) ?? [],
     refused: () => [...proxy.parts?.source.refused ?? [], ...proxy.refused],
-    secretsReport: () => proxy.parts?.source.secrets() ?? { statuses: [], events: [] },
+    secretsReport: () => proxy.parts?.source.secrets() ?? { statuses: [] },
+    events: () => journal,
     health: () => proxy.readiness.look(),
     peers: createPeersLook({
       clock,

@@ -11,6 +11,7 @@ import type {
   FetchCertificate,
   ListenerView,
   OpenTap,
+  PublishEffect,
   RemoteAuthorize,
   TakeTapped,
   ViewOptions,
@@ -154,7 +155,7 @@ export interface WorkerCalls {
   start(given: WorkerStart): void;
   /** As in `DataPath`; an error is the refusal. */
   prepare(update: SnapshotUpdate): Promise<void>;
-  publish(columns: Columns): Promise<void>;
+  publish(columns: Columns): Promise<readonly PublishEffect[]>;
   abandon(): void;
   retryFailed(): Promise<boolean>;
   listeners(): readonly ListenerView[];

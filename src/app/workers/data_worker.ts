@@ -3,7 +3,13 @@
 import { type LogLevel, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
 import { duplicate, type ListeningSocket, shareOut } from "../../net/mod.ts";
 import { type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
-import { type Columns, type ListenerView, PROCESS_COLUMN, SharedCounts } from "../../proxy/mod.ts";
+import {
+  type Columns,
+  type ListenerView,
+  PROCESS_COLUMN,
+  type PublishEffect,
+  SharedCounts,
+} from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 import { Channel, type MainCalls, type Port, type WorkerCalls } from "./channel.ts";
 import { type DataPlane, OpenTaps, type PlaneOptions } from "./plane.ts";
@@ -82,14 +88,15 @@ class DataWorker implements RolloutMember {
     }
   }
 
-  async publish(snapshot: Snapshot, columns: Columns): Promise<void> {
+  async publish(snapshot: Snapshot, columns: Columns): Promise<readonly PublishEffect[]> {
     const channel = this.#channel;
-    if (!channel) return;
+    if (!channel) return [];
     this.published = snapshot;
     try {
-      await channel.ask("publish", columns);
+      return await channel.ask("publish", columns);
     } catch (error) {
       if (this.#channel === channel) throw error;
+      return [];
     }
   }
 
@@ -241,7 +248,7 @@ const EXPLAIN_TIMEOUT_MS = 3_500;
 const AFTER_DRAIN_MS = 1_000;
 
 export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
-  const { clock, log, stats, workers: count } = options;
+  const { clock, workers: count } = options;
   const counts = SharedCounts.create(count);
   const cells = new SharedCells();
   let level = options.logLevel;
@@ -274,7 +281,7 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       },
       onStarted: () => rollout.look(),
     }));
-  const rollout = new Rollout({ clock, log, stats, counts, members: workers });
+  const rollout = new Rollout({ ...options, counts, members: workers });
   /** Answers of all workers that come in time. */
   const answers = async <T>(
     ask: (worker: DataWorker) => Promise<T | undefined>,

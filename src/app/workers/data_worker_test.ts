@@ -152,7 +152,7 @@ class FakeWorker implements Port {
     this.main = new Channel<MainCalls, WorkerCalls>(this.#inside, {
       start: seen("start", () => {}),
       prepare: seen("prepare", () => Promise.resolve()),
-      publish: seen("publish", () => Promise.resolve()),
+      publish: seen("publish", () => Promise.resolve([])),
       abandon: () => {},
       retryFailed: seen("retryFailed", () => Promise.resolve(true)),
       listeners: seen("listeners", () => []),

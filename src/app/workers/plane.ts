@@ -5,6 +5,7 @@ import {
   type Log,
   type LogLevel,
   ProxyError,
+  type ReportEvent,
   type Stats,
   systemRandom,
 } from "../../base/mod.ts";
@@ -21,6 +22,7 @@ import {
   type FetchCertificate,
   type ListenerView,
   type OpenTap,
+  type PublishEffect,
   type RemoteAuthorize,
   SharedCounts,
   type TapFilter,
@@ -33,7 +35,7 @@ import { Rollout, type RolloutMember } from "./rollout.ts";
 
 export interface DataPlane {
   /** Takes snapshots, and has the one in force. */
-  readonly rollout: Pick<Rollout, "apply" | "published" | "refused">;
+  readonly rollout: Pick<Rollout, "apply" | "takeEffects" | "published" | "refused">;
   /** Tries listeners again that could not be bound. True: all are. */
   retryFailed(): Promise<boolean>;
   /** Listeners of every data path that answers in time; empty for a path that is gone. */
@@ -110,6 +112,7 @@ export interface PlaneOptions extends Pick<ProxyOptions, Settings> {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
+  readonly report?: ReportEvent;
   readonly remoteAuthorize: RemoteAuthorize;
   /** Resolves when a snapshot with the certificate has been handed to {@link Rollout.apply}. */
   readonly fetchCertificate: FetchCertificate;
@@ -141,11 +144,10 @@ export function createLocalPlane(
     inherited: inherited && new InheritedSockets(inherited, { held: true }),
     ...(accessLines && { takeLine: accessLines.take }),
   });
-  const { clock, log, stats } = options;
   const member = new LocalMember(path, options);
   const taps = new OpenTaps((open) => path.setTaps(open));
   return {
-    rollout: new Rollout({ clock, log, stats, counts, members: [member] }),
+    rollout: new Rollout({ ...options, counts, members: [member] }),
     retryFailed: () => path.retryFailed(),
     listeners: () => Promise.resolve([path.listeners()]),
     views: (wanted) => Promise.resolve([path.view(wanted)]),
@@ -191,7 +193,7 @@ class LocalMember implements RolloutMember {
     return true;
   }
 
-  publish(snapshot: Snapshot, columns: Columns): Promise<void> {
+  publish(snapshot: Snapshot, columns: Columns): Promise<readonly PublishEffect[]> {
     this.published = snapshot;
     return this.#path.publish(columns);
   }

@@ -8,11 +8,12 @@
  * @module
  */
 
-import { type Clock, type Log, messageOf, type Stats } from "../../base/mod.ts";
+import { type Clock, type Log, messageOf, type ReportEvent, type Stats } from "../../base/mod.ts";
 import {
   type Columns,
   FIRST_UPSTREAM_COLUMN,
   MAX_UPSTREAMS,
+  type PublishEffect,
   type SharedCounts,
   UPSTREAM_COLUMNS,
 } from "../../proxy/mod.ts";
@@ -23,7 +24,7 @@ export interface RolloutMember {
   readonly published: Snapshot | undefined;
   /** False: the data path is gone or not there yet. Rejects with the reason of a refusal. */
   prepare(snapshot: Snapshot): Promise<boolean>;
-  publish(snapshot: Snapshot, columns: Columns): Promise<void>;
+  publish(snapshot: Snapshot, columns: Columns): Promise<readonly PublishEffect[]>;
   abandon(): void;
   /** Called for a data path that serves another snapshot than the others. */
   giveUp(reason: string): void;
@@ -33,6 +34,7 @@ interface RolloutOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
+  readonly report?: ReportEvent;
   readonly counts: SharedCounts;
   readonly members: readonly RolloutMember[];
 }
@@ -56,6 +58,7 @@ export class Rollout {
   #decision = Promise.withResolvers<void>();
   #isLooking = false;
   #looks = 0;
+  #effects: PublishEffect[] = [];
   #closed = false;
 
   constructor(options: RolloutOptions) {
@@ -69,6 +72,11 @@ export class Rollout {
     const turn = ++this.#applied;
     this.look();
     while (this.#decided < turn && !this.#closed) await this.#decision.promise;
+  }
+
+  /** What snapshots have ended since the last call, in the data paths that answered in time. */
+  takeEffects(): readonly PublishEffect[] {
+    return this.#effects.splice(0);
   }
 
   /** Called when a member without a snapshot has come. */
@@ -105,7 +113,11 @@ export class Rollout {
     } else {
       this.#publish(snapshot);
       const publishing = prepared.map((member) =>
-        this.#occupy(member, () => publish(member, snapshot, columns))
+        this.#occupy(member, async () => {
+          const ended = await publish(member, snapshot, columns);
+          this.#effects.push(...ended ?? []);
+          return ended !== undefined;
+        })
       );
       await this.#within(Promise.all(publishing));
     }
@@ -155,7 +167,7 @@ export class Rollout {
   }
 
   #refuse({ version }: Snapshot, reason: string): void {
-    const { log, stats } = this.#options;
+    const { log, stats, report } = this.#options;
     stats.counter(
       "snapshots_refused_total",
       "Configuration snapshots that a data worker could not use; the old one stays",
@@ -163,6 +175,8 @@ export class Rollout {
     if (this.refused[0]?.reason !== reason) {
       const stays = this.published ? "the old one serves on" : "nothing is served";
       log.error(`snapshot refused, ${stays}`, { version, reason });
+      const text = `snapshot refused, ${stays}: ${reason}`;
+      report?.({ kind: "source", subject: "snapshot", text, severity: "error", isLogged: true });
     }
     this.refused = [{ what: "snapshot", reason }];
   }
@@ -191,7 +205,7 @@ export class Rollout {
     }
     // A newer one may have come into force meanwhile.
     if (this.published !== snapshot) return true;
-    return await publish(member, snapshot, this.#columns.for(snapshot));
+    return await publish(member, snapshot, this.#columns.for(snapshot)) !== undefined;
   }
 
   /** `task` resolves with true when the member is there; then {@link look} runs again. */
@@ -213,18 +227,17 @@ export class Rollout {
   }
 }
 
-/** Never rejects. False: the member is given up. */
+/** Never rejects. `undefined`: the member is given up. */
 async function publish(
   member: RolloutMember,
   snapshot: Snapshot,
   columns: Columns,
-): Promise<boolean> {
+): Promise<readonly PublishEffect[] | undefined> {
   try {
-    await member.publish(snapshot, columns);
-    return true;
+    return await member.publish(snapshot, columns);
   } catch (error) {
     member.giveUp(`it could not publish what it had prepared: ${messageOf(error)}`);
-    return false;
+    return undefined;
   }
 }
 

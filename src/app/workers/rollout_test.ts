@@ -8,6 +8,7 @@ import {
   type Columns,
   FIRST_UPSTREAM_COLUMN,
   MAX_UPSTREAMS,
+  type PublishEffect,
   SharedCounts,
   UPSTREAM_COLUMNS,
 } from "../../proxy/mod.ts";
@@ -26,14 +27,14 @@ class FakeMember implements RolloutMember {
   readonly log: string[] = [];
   columns: Columns = {};
   verdict: (snapshot: Snapshot) => Promise<boolean> = () => Promise.resolve(true);
-  publishes: () => Promise<void> = () => Promise.resolve();
+  publishes: () => Promise<readonly PublishEffect[]> = () => Promise.resolve([]);
 
   prepare(snapshot: Snapshot): Promise<boolean> {
     this.log.push(`prepare ${snapshot.version}`);
     return this.verdict(snapshot);
   }
 
-  publish(snapshot: Snapshot, columns: Columns): Promise<void> {
+  publish(snapshot: Snapshot, columns: Columns): Promise<readonly PublishEffect[]> {
     this.log.push(`publish ${snapshot.version}`);
     this.published = snapshot;
     this.columns = columns;
@@ -292,14 +293,14 @@ test("Rollout frees no columns while a member publishes the snapshot in force", 
   assert.ok(first && second);
   const old = Array.from({ length: MAX_UPSTREAMS }, (_, index) => ({ name: `old${index}` }));
   await rollout.apply({ ...A, ...declared(...old) });
-  const publishing = Promise.withResolvers<void>();
+  const publishing = Promise.withResolvers<readonly PublishEffect[]>();
   first.publishes = () => publishing.promise;
   const applied = rollout.apply(B);
   await clock.advance(12_000);
   await applied;
   await rollout.apply({ ...C, ...declared({ name: "new" }) });
   assert.deepEqual(second.columns, {}, "the first may still listen for them");
-  publishing.resolve();
+  publishing.resolve([]);
   await clock.advance(0);
   await rollout.apply({ ...C, version: 4, ...declared({ name: "new" }) });
   assert.equal(Object.keys(second.columns).length, 1);

@@ -236,6 +236,8 @@ export interface Instance {
   readonly wanPort: number;
   /** The worst state of its checks. */
   readonly health: "passing" | "warning" | "critical";
+  /** Ids of the checks that do not pass; absent: all pass. */
+  readonly checks?: readonly string[];
   /** It or its node is in maintenance mode. */
   readonly inMaintenance?: boolean;
   readonly weights: { readonly passing: number; readonly warning: number };

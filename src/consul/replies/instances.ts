@@ -63,6 +63,8 @@ function toInstances(
     .sort((a, b) => compare(a.node, b.node) || compare(a.serviceId, b.serviceId));
 }
 
+const CHECKS_SHOWN = 5;
+
 function toInstance(row: InstanceRow, requested: string): Instance {
   const { Node: node, Service: service } = row;
   const host = service.Address || node.Address;
@@ -70,6 +72,7 @@ function toInstance(row: InstanceRow, requested: string): Instance {
   const wan = service.TaggedAddresses?.["wan"];
   const nodeWan = service.Address ? "" : node.TaggedAddresses?.["wan"] ?? "";
   const checks = row.Checks ?? [];
+  const failing = checks.filter(({ Status }) => Status !== "passing").map(({ CheckID }) => CheckID);
   return {
     node: node.Node,
     serviceId: service.ID,
@@ -83,6 +86,7 @@ function toInstance(row: InstanceRow, requested: string): Instance {
     wanHost: wan?.Address || nodeWan || host,
     wanPort: wan?.Address && wan.Port ? wan.Port : service.Port,
     health: worst(checks.map((check) => check.Status)),
+    ...(failing.length > 0 && { checks: failing.slice(0, CHECKS_SHOWN) }),
     ...(checks.some(isMaintenance) ? { inMaintenance: true } : {}),
     weights: { passing: service.Weights?.Passing ?? 1, warning: service.Weights?.Warning ?? 1 },
   };

@@ -52,8 +52,11 @@ export interface ListenerFacts {
 /** Serves the bytes of a session: relays them, or reads them as HTTP. */
 export interface SessionService {
   start(stream: Stream): void;
-  /** After a change of policy or credentials: ends the session, or requests of it, that are not allowed any more. */
-  rejudge(): void;
+  /**
+   * After a change of policy or credentials: ends the session, or requests of it, that are not allowed any
+   * more. Returns the number of those requests.
+   */
+  rejudge(): number;
   /** Once a second: ends what has taken too long. */
   sweep(): void;
   /** Takes no new requests; what is open goes on. */
@@ -107,6 +110,7 @@ export class Session implements LiveConnection {
   #service: SessionService | undefined;
   #account: HeldAccount | undefined;
   #ended = false;
+  #endCode: ErrorCode | undefined;
 
   constructor(caller: SessionCarrier, listener: ListenerFacts) {
     const { context } = listener;
@@ -135,6 +139,10 @@ export class Session implements LiveConnection {
 
   get ended(): boolean {
     return this.#ended;
+  }
+
+  get endCode(): ErrorCode | undefined {
+    return this.#endCode;
   }
 
   get peer(): TrustedPeer | undefined {
@@ -194,8 +202,9 @@ export class Session implements LiveConnection {
     this.end(code, reason);
   }
 
-  rejudge(): void {
-    if (!this.#ended && this.caller.judgeAgain(this)) this.#service?.rejudge();
+  rejudge(): number {
+    if (this.#ended || !this.caller.judgeAgain(this)) return 0;
+    return this.#service?.rejudge() ?? 0;
   }
 
   sweep(): void {
@@ -210,6 +219,7 @@ export class Session implements LiveConnection {
   /** `how`: `reset` frees at once what is queued for the peer. */
   end(code: ErrorCode, reason: string, how: "close" | "reset" = "close"): void {
     if (this.#ended) return;
+    this.#endCode = code;
     const { relay } = this.record;
     const stream = this.#stream;
     // Left first: closing calls the stream's events, which must find the session over.

@@ -13,14 +13,29 @@ export interface ConnectionLimits {
 export interface LiveConnection extends BagMember {
   readonly record: ConnectionRecord;
   readonly limits: ConnectionLimits;
-  /** Judges the caller by the current snapshot; ends the connection if it is denied. */
-  rejudge(): void;
+  /** Why it was ended; absent: it is open, or ended by itself. */
+  readonly endCode: ErrorCode | undefined;
+  /** Judges the caller by the current snapshot; ends the connection if it is denied. Returns ended requests. */
+  rejudge(): number;
   /** Called once a second. */
   sweep(): void;
   /** Takes no new requests; a connection that carries HTTP ends after its last one. */
   drain(): void;
   end(code: ErrorCode, reason: string): void;
 }
+
+/** Open connections, and requests, that a change of policy or credentials has ended. */
+export interface PublishEffect {
+  readonly code: ErrorCode;
+  /** The intention that decides about the caller now, and the one that did before; `""`: none. */
+  readonly rule: string;
+  readonly ruleBefore: string;
+  readonly connections: number;
+  readonly requests: number;
+}
+
+/** Further rules are counted together. */
+const EFFECTS_LIMIT = 100;
 
 /** Interval of the sweep, and the precision of idle timeouts. */
 const SWEEP_MS = 1_000;
@@ -63,8 +78,25 @@ export class LiveConnections implements Ticker {
   }
 
   /** Called after every change of credentials or policy. */
-  rejudge(): void {
-    for (const connection of this.#connections.all()) connection.rejudge();
+  rejudge(): readonly PublishEffect[] {
+    const effects = new Map<string, PublishEffect & { connections: number; requests: number }>();
+    for (const connection of this.#connections.all()) {
+      const { record } = connection;
+      const { rule: ruleBefore } = record;
+      const requests = connection.rejudge();
+      const { endCode: code = "intention_denied" } = connection;
+      const connections = connection.endCode === undefined ? 0 : 1;
+      if (connections + requests === 0) continue;
+      const { rule } = record;
+      let key = JSON.stringify([code, rule, ruleBefore]);
+      if (effects.size >= EFFECTS_LIMIT && !effects.has(key)) key = code;
+      const sum = effects.get(key);
+      if (sum) {
+        sum.connections += connections;
+        sum.requests += requests;
+      } else effects.set(key, { code, rule, ruleBefore, connections, requests });
+    }
+    return [...effects.values()];
   }
 
   /** Drains the connections of `direction`; absent: all. */

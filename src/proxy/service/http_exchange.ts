@@ -410,9 +410,11 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     return requestView(this.record, facts, now);
   }
 
-  rejudge(): void {
+  /** True: it is not allowed any more, and ends. */
+  rejudge(): boolean {
     const refusal = !this.#over && this.#isAdmitted ? judgeRequest(this) : undefined;
     if (refusal) this.#refuse(refusal);
+    return refusal !== undefined;
   }
 
   sweep(): void {

@@ -141,10 +141,10 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
       : judgeOfRequests(this.session, authorizeMode);
   }
 
-  rejudge(): void {
+  rejudge(): number {
     this.#judge = undefined;
     this.#isDenied = undefined;
-    for (const exchange of this.#open.all()) exchange.rejudge();
+    return this.#open.all().filter((exchange) => exchange.rejudge()).length;
   }
 
   sweep(): void {

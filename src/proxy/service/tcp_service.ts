@@ -89,10 +89,11 @@ export class TcpService implements SessionService {
     );
   }
 
-  rejudge(): void {
-    if (!isAllowed(this.#session, this.#destination.authorizeMode)) return;
+  rejudge(): number {
+    if (!isAllowed(this.#session, this.#destination.authorizeMode)) return 0;
     const fault = this.#proven?.fault();
     if (fault !== undefined) this.#session.end("endpoint_untrusted", fault);
+    return 0;
   }
 
   sweep(): void {

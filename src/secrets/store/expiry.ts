@@ -103,11 +103,18 @@ export class ExpiryWatch {
     watched.hasExpired = leftMs <= 0;
     if (watched.hasExpired && !hadExpired) {
       this.#options.log.error("certificate has expired", fieldsOf());
+      this.#event(watched.secret, "has expired", "error");
     }
     if (watched.hasExpired || nowMs < watched.warnMs) return;
     const fields = { ...fieldsOf(), expires_in: formatSpanMs(leftMs) };
     this.#options.log.warn("certificate expires soon and was not replaced", fields);
+    this.#event(watched.secret, `expires in ${fields.expires_in} and was not replaced`, "warn");
     watched.warnMs = leftMs > 2 * LAST_WARNING_MS ? nowMs + leftMs / 2 : Infinity;
+  }
+
+  #event({ ref: { name }, source }: Named, fact: string, severity: "warn" | "error"): void {
+    const text = `certificate ${name} (${source}) ${fact}`;
+    this.#options.report?.({ kind: "certificate", subject: name, text, severity, isLogged: true });
   }
 
   #arm(delayMs: number): void {

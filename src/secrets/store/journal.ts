@@ -1,6 +1,6 @@
 /** The reports about secrets: events, log lines, counters. Never key material. @module */
 
-import type { Clock, Labels, Log, LogFields, Stats } from "../../base/mod.ts";
+import type { Clock, Labels, Log, LogFields, ReportEvent, Stats } from "../../base/mod.ts";
 import type { CertificateSecret, HeldSecret, Secret, SecretEvent } from "../model/secret.ts";
 
 const EVENTS_LIMIT = 1_000;
@@ -14,6 +14,13 @@ const URI_LIMIT_CHARS = 2_048;
 
 const ROTATED = { certificate: "certificate rotated", validation: "trust rotated" };
 
+const FAULTS: ReadonlySet<SecretEvent["kind"]> = new Set([
+  "rejected",
+  "unreachable",
+  "removed",
+  "timed_out",
+]);
+
 const UPDATES = "secret_updates_total";
 const FAILED = "secret_rotation_failed_total";
 const TIMEOUTS = "secret_init_fetch_timeouts_total";
@@ -22,6 +29,7 @@ export interface JournalOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
+  readonly report?: ReportEvent;
 }
 
 export interface Reported extends Named {
@@ -188,7 +196,15 @@ export class SecretJournal {
   #event(of: Reported, kind: SecretEvent["kind"], detail: string): void {
     if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
     const atMs = this.#options.clock.now();
-    this.#events.push({ atMs, kind, name: of.ref.name, source: of.source, detail });
+    const { ref: { name }, source } = of;
+    this.#events.push({ atMs, kind, name, source, detail });
+    this.#options.report?.({
+      kind: "secret",
+      subject: name || source,
+      text: `${kind.replace("_", " ")} (${source}): ${detail}`,
+      severity: FAULTS.has(kind) ? "warn" : "info",
+      isLogged: true,
+    });
   }
 
   #count(of: Reported, name: string, help: string): void {

@@ -6,6 +6,7 @@ import {
   type Log,
   messageOf,
   type Random,
+  type ReportEvent,
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
@@ -33,6 +34,7 @@ export interface SecretStoreOptions {
   readonly random: Random;
   readonly log: Log;
   readonly stats: Stats;
+  readonly report?: ReportEvent;
   /** The store shares and closes the providers. */
   readonly providers: ProviderFactory;
 }

@@ -1,7 +1,7 @@
 /** Snapshots from the agent. An outage leaves the last good state in place. @module */
 
 import { type Consul, type Registration, warningsOf } from "../../consul/mod.ts";
-import { ExpiryWatch, type SecretEvent } from "../../secrets/mod.ts";
+import { ExpiryWatch } from "../../secrets/mod.ts";
 import type { CredentialsPart, Snapshot } from "../../snapshot/mod.ts";
 import { type CredentialPlans, NO_PLANS } from "../parts/credential_plans.ts";
 import { type JudgeCredentials, judgeCredentials } from "../parts/judge_credentials.ts";
@@ -16,7 +16,7 @@ import type {
 import type { Failing } from "../shell/source.ts";
 import { type SourceOptions, SourceShell } from "../shell/source_shell.ts";
 import type { StoredCredentials } from "../state/stored_credentials.ts";
-import { AgentEvents } from "./agent_events.ts";
+import { logRotation } from "./rotation_lines.ts";
 import { assemble, type Assembled, NO_MEMORY } from "./assemble.ts";
 import { ConsulFacts, type RegistrationSource } from "./consul_facts.ts";
 import { entryWarnings, unfollowedOf } from "./entry_keys.ts";
@@ -65,7 +65,6 @@ class ConsulReader implements FactsReader {
   readonly firstPart = "registration";
   readonly restoring: Restoring;
   readonly #options: ConsulSourceOptions;
-  readonly #agentEvents: AgentEvents;
   readonly #expiry: ExpiryWatch;
   readonly #plugins: RegisteredPlugins;
   readonly #facts: ConsulFacts;
@@ -76,14 +75,13 @@ class ConsulReader implements FactsReader {
   #assembled: Assembled | undefined;
 
   constructor(options: ConsulSourceOptions) {
-    const { agent, clock, registration, log, stats, env = {} } = options;
+    const { agent, clock, registration, env = {} } = options;
     const { graceMs = 5_000, defaultQueryIntervalMs = 10_000 } = options;
     this.#options = options;
     this.called = agent.called;
     this.#plugins = new RegisteredPlugins(() => this.#events?.changed(), options.pluginWatch);
-    this.#agentEvents = new AgentEvents(clock, log);
     const scope = { source: LEAF.source };
-    this.#expiry = new ExpiryWatch({ clock, log, stats, warnFraction: LEAF_WARN_FRACTION, scope });
+    this.#expiry = new ExpiryWatch({ ...options, warnFraction: LEAF_WARN_FRACTION, scope });
     this.#facts = new ConsulFacts({ agent, clock, registration, defaultQueryIntervalMs });
     this.restoring = {
       proxyId: registration.kind === "agent" ? registration.proxyId : registration.registration.id,
@@ -169,17 +167,9 @@ class ConsulReader implements FactsReader {
 
   published({ credentials }: Snapshot, previous: Snapshot | undefined): void {
     if (!credentials) return;
-    this.#agentEvents.published(credentials);
+    logRotation(this.#options.log, previous?.credentials ?? undefined, credentials);
     pinCluster(credentials, this.#options, this.restoring.proxyId);
     if (credentials !== previous?.credentials) this.#expiry.watch(LEAF, credentials);
-  }
-
-  outage(kind: "unreachable" | "recovered", detail: string): void {
-    this.#agentEvents.agent(kind, detail);
-  }
-
-  eventsWith(others: readonly SecretEvent[]): readonly SecretEvent[] {
-    return this.#agentEvents.with(others);
   }
 
   status(): ReaderStatus {

@@ -3,7 +3,7 @@
 import { type Endpoint, judgeHealth } from "../../balance/mod.ts";
 import type { Instance, QueryResult, ServiceRef } from "../../consul/mod.ts";
 import { formatQuerySni, formatServiceId, formatServiceSni } from "../../identity/mod.ts";
-import type { Content, TargetPart } from "../../snapshot/mod.ts";
+import type { Content, FailingInstance, TargetPart } from "../../snapshot/mod.ts";
 import type { PlannedTarget, ProxyLocation } from "./plan.ts";
 
 export type TargetContent = Content<TargetPart>;
@@ -19,7 +19,7 @@ function endpointsOf(
   options: EndpointOptions,
 ): Pick<TargetContent, "endpoints" | "unhealthy"> {
   const endpoints = new Map<string, Endpoint>();
-  const unhealthy = new Map<string, Endpoint>();
+  const unhealthy = new Map<string, FailingInstance>();
   for (const instance of instances) {
     const { usable, weight } = judgeHealth(instance, options);
     const remote = options.isRemote(instance);
@@ -31,9 +31,12 @@ function endpointsOf(
     const id = `${instance.datacenter}/${instance.node}/${instance.serviceId}`;
     // Envoy has no weight below 1, either.
     if (usable) endpoints.set(id, { id, host, port, weight });
-    else unhealthy.set(id, { id, host, port, weight: 1 });
+    else {
+      const { checks } = instance;
+      unhealthy.set(id, { id, host, port, weight: 1, ...(checks && { checks }) });
+    }
   }
-  const sorted = (found: typeof endpoints) =>
+  const sorted = <T extends Endpoint>(found: ReadonlyMap<string, T>) =>
     [...found.values()].sort((a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
   return { endpoints: sorted(endpoints), unhealthy: sorted(unhealthy) };
 }

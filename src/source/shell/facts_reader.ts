@@ -1,7 +1,7 @@
 /** The contract between `SourceShell` and a reader of facts, which makes snapshots. @module */
 
 import type { ProxyError } from "../../base/mod.ts";
-import type { HeldSecrets, SecretEvent, StoredSecrets } from "../../secrets/mod.ts";
+import type { HeldSecrets, StoredSecrets } from "../../secrets/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { CredentialPlans } from "../parts/credential_plans.ts";
 import type { StoredCredentials, StoredState } from "../state/stored_credentials.ts";
@@ -22,10 +22,6 @@ export interface FactsReader {
   make(context: MakeContext): MadeSnapshot;
   /** A snapshot is about to be applied. */
   published?(snapshot: Snapshot, previous: Snapshot | undefined): void;
-  /** The peer became unreachable, or is reachable again. */
-  outage?(kind: "unreachable" | "recovered", detail: string): void;
-  /** `others` with the reader's own events, oldest first. */
-  eventsWith?(others: readonly SecretEvent[]): readonly SecretEvent[];
   used?(upstreamIds: readonly string[]): void;
   unfollowed?(upstream: string | undefined): readonly string[];
   status(): ReaderStatus;

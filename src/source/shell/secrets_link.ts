@@ -3,7 +3,6 @@
 import type {
   CredentialsPlan,
   HeldSecrets,
-  SecretEvent,
   SecretStatus,
   SecretStore,
   StoredSecrets,
@@ -22,8 +21,6 @@ export interface FetchedCertificate {
 
 export interface SecretsReport {
   readonly statuses: readonly SecretStatus[];
-  /** Oldest first. */
-  readonly events: readonly SecretEvent[];
 }
 
 /** The store is created with the first secret: a proxy without secrets does not pay for it. */
@@ -62,7 +59,7 @@ export class SecretsLink {
   }
 
   report(): SecretsReport {
-    return { statuses: this.#store?.statuses() ?? [], events: this.#store?.events() ?? [] };
+    return { statuses: this.#store?.statuses() ?? [] };
   }
 
   /** Secrets whose last change could not be used, as configuration that was not taken. */

@@ -30,7 +30,7 @@ test("SecretsLink makes no store where no secret is wanted", async () => {
   it.link.follow({});
   assert.equal(it.created, 0);
   assert.equal(it.link.held, NOTHING_HELD);
-  assert.deepEqual(it.link.report(), { statuses: [], events: [] });
+  assert.deepEqual(it.link.report(), { statuses: [] });
   assert.deepEqual(it.link.refusals(), []);
   assert.equal(await it.link.fetch({ credentials: "web", name: "a", remote: "" }), false);
   it.link.refresh();

@@ -1,6 +1,14 @@
 /** Log lines and gauges of a source. A change is logged once, not once per retry. @module */
 
-import type { Clock, ErrorCode, Log, Stats } from "../../base/mod.ts";
+import {
+  type Clock,
+  type ErrorCode,
+  type EventSeverity,
+  formatSpanMs,
+  type Log,
+  type ReportEvent,
+  type Stats,
+} from "../../base/mod.ts";
 import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { MadeSnapshot } from "./facts_reader.ts";
 import type { CertificateStatus, Failing, SourceStatus } from "./source.ts";
@@ -11,8 +19,7 @@ interface SourceReportOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
-  /** For the list of events. */
-  readonly onOutage: (kind: "unreachable" | "recovered", detail: string) => void;
+  readonly report?: ReportEvent;
 }
 
 export interface FailingNow {
@@ -54,6 +61,7 @@ export class SourceReport {
       this.#warned.add(key);
       const what = now.serving ? "last good state stays" : "nothing can be served yet";
       log.warn(`${called} watch failing, ${what}`, { watch, code, error: message });
+      this.#event(`watch of ${watch} failing, ${what}: ${message}`, "warn");
     }
     this.#reportOutage(now);
   }
@@ -67,7 +75,9 @@ export class SourceReport {
     const isOver = !now.all.some((other) => warningKey(other) === key) && this.#warned.delete(key);
     // A watch that now fails for another reason has not recovered; that reason has a line of its own.
     if (isOver && !now.all.some((other) => other.watch === watch)) {
-      log.info(`${called} watch recovered`, { watch, code, after_ms: clock.now() - sinceMs });
+      const after_ms = clock.now() - sinceMs;
+      log.info(`${called} watch recovered`, { watch, code, after_ms });
+      this.#event(`watch of ${watch} recovered after ${formatSpanMs(after_ms)}`);
     }
     this.#reportOutage(now);
   }
@@ -77,7 +87,7 @@ export class SourceReport {
    * when all watches work again.
    */
   #reportOutage({ all, serving }: FailingNow): void {
-    const { called, clock, log, onOutage } = this.#options;
+    const { called, clock, log } = this.#options;
     const outage = gravest(all);
     if (outage && outage.code !== this.#outageCode) {
       this.#outageSinceMs ??= outage.sinceMs;
@@ -89,20 +99,30 @@ export class SourceReport {
       if (outage.code === "cluster_changed") {
         log.error(`${called} belongs to another cluster, ${what}`, fields);
       } else log.warn(`${called} not reached, ${what}`, fields);
-      onOutage("unreachable", outage.message);
+      const isOther = outage.code === "cluster_changed";
+      const fact = isOther ? "belongs to another cluster" : "not reached";
+      this.#event(`${called} ${fact}, ${what}: ${outage.message}`, isOther ? "error" : "warn");
     } else if (!outage && this.#outageSinceMs !== undefined) {
       const after_ms = clock.now() - this.#outageSinceMs;
       this.#outageSinceMs = this.#outageCode = undefined;
       log.info(`${called} reached again`, { after_ms });
-      onOutage("recovered", `after ${after_ms} ms`);
+      this.#event(`${called} reached again after ${formatSpanMs(after_ms)}`);
     }
+  }
+
+  /** The log has a line about it. */
+  #event(text: string, severity: EventSeverity = "info"): void {
+    const { called, report } = this.#options;
+    report?.({ kind: "source", subject: called, text, severity, isLogged: true });
   }
 
   /** Logs the new ones among all warnings of the registration and its entries. */
   warnings(all: readonly string[]): void {
     const warnings = new Set(all);
     for (const warning of warnings) {
-      if (!this.#warnings.has(warning)) this.#options.log.warn("registration", { warning });
+      if (this.#warnings.has(warning)) continue;
+      this.#options.log.warn("registration", { warning });
+      this.#event(`registration: ${warning}`, "warn");
     }
     this.#warnings = warnings;
   }
@@ -113,7 +133,9 @@ export class SourceReport {
     for (const { what, reason } of refused) {
       const key = `${what}\u0000${reason}`;
       now.add(key);
-      if (!this.#refused.has(key)) log.warn("configuration refused", { what, reason });
+      if (this.#refused.has(key)) continue;
+      log.warn("configuration refused", { what, reason });
+      this.#event(`configuration refused: ${what}: ${reason}`, "error");
     }
     this.#refused = now;
     const help = "Parts of the newest configuration that are refused now; the log names them";
@@ -143,8 +165,10 @@ export class SourceReport {
       upstreams: Object.keys(snapshot.upstreams).length + warmingUpstreams,
       ...(warming.length > 0 && { warming: shownOf(warming) }),
     };
-    if (first && restored) log.warn(`${called} is away, stored snapshot in use`, fields);
-    else if (first) log.info("first snapshot", fields);
+    if (first && restored) {
+      log.warn(`${called} is away, stored snapshot in use`, fields);
+      this.#event(`${called} is away, stored snapshot in use`, "warn");
+    } else if (first) log.info("first snapshot", fields);
     else log.debug("snapshot", fields);
   }
 
@@ -153,6 +177,7 @@ export class SourceReport {
     this.#gaugeRestored(false);
     const { called, log } = this.#options;
     log.info(`${called} is back, its answers replace the stored snapshot`);
+    this.#event(`${called} is back, its answers replace the stored snapshot`);
   }
 
   #gaugeRestored(restored: boolean): void {

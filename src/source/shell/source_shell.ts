@@ -10,6 +10,7 @@ import {
   type Log,
   messageOf,
   type ProxyError,
+  type ReportEvent,
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
@@ -50,6 +51,8 @@ export interface SourceOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
+  /** Takes the events of the source and of its secrets; absent: they are dropped. */
+  readonly report?: ReportEvent;
   /** Keeps the last good state over restarts. */
   readonly store?: SnapshotStore;
   /** For listeners and upstreams with credentials of their own. */
@@ -92,13 +95,11 @@ export class SourceShell implements SnapshotSource {
   #closed = false;
 
   constructor(options: SourceOptions, reader: FactsReader) {
-    const { clock, log, stats } = options;
     const { called } = reader;
-    const onOutage: FactsReader["outage"] = (kind, detail) => reader.outage?.(kind, detail);
     this.#options = options;
     this.#reader = reader;
     this.#made = waiting([reader.firstPart], []);
-    this.#report = new SourceReport({ called, clock, log, stats, onOutage });
+    this.#report = new SourceReport({ ...options, called });
     this.#secrets = new SecretsLink(options.createSecretStore, () => this.#wake("refresh", 0));
   }
 
@@ -154,8 +155,7 @@ export class SourceShell implements SnapshotSource {
   }
 
   secrets(): SecretsReport {
-    const { statuses, events } = this.#secrets.report();
-    return { statuses, events: this.#reader.eventsWith?.(events) ?? events };
+    return this.#secrets.report();
   }
 
   async reload(): Promise<boolean> {

@@ -112,6 +112,6 @@ async function readState(directory: string) {
 /** The events of secrets that are not the agent's. */
 async function eventsOf(postern: Postern): Promise<readonly string[]> {
   const { events } = JSON.parse((await postern.admin("/events")).body);
-  return events.filter(({ source }: { source: string }) => source !== "consul")
-    .map(({ kind, name }: { kind: string; name: string }) => `${kind} ${name}`);
+  return events.filter(({ kind }: { kind: string }) => kind === "secret")
+    .map(({ text, subject }: { text: string; subject: string }) => `${text} ${subject}`);
 }

@@ -6,9 +6,10 @@
  * @module
  */
 
+import type { EventSeverity } from "../../../src/base/mod.ts";
 import { createAuthority } from "../certs/authority.ts";
 import { NO_RULES } from "../../../src/identity/mod.ts";
-import type { SecretEvent, SecretStatus } from "../../../src/secrets/mod.ts";
+import type { SecretStatus } from "../../../src/secrets/mod.ts";
 import type { CertificatePart, OwnCredentialsPart, Snapshot } from "../../../src/snapshot/mod.ts";
 import { type FakeAdminView, fakeAdminView } from "./admin_view.ts";
 import { declared, inboundOf, targetOf } from "../engine/snapshots.ts";
@@ -112,18 +113,18 @@ export function fakeAdminSecrets(): AdminSecrets {
       fault: "connection refused <by> 127.0.0.1:9",
     },
   ];
-  const events: readonly SecretEvent[] = [
-    event("loaded", "serial 01", nowMs),
-    event("rotated", "serial 02, was 01", nowMs + 1_000),
-    event("rejected", "Cannot use web.pem:\nkey does not match", nowMs + 2_000),
-  ];
+  const report = (text: string, severity: EventSeverity = "info") =>
+    view.journal.report({ kind: "secret", subject: WEB_FILE, text, severity });
+  report("loaded (file web.pem): serial 01");
+  report("rotated (file web.pem): serial 02, was 01");
+  report("rejected (file web.pem): Cannot use web.pem:\nkey does not match", "warn");
   Object.assign(view, {
     snapshot: () => snapshot,
     source: () => ({
       ...status,
       warming: ["secrets of service:default/default/late (late, roots)"],
     }),
-    secretsReport: () => ({ statuses, events }),
+    secretsReport: () => ({ statuses }),
   });
   return { view, keyPems: [view.keyPem, web.keyPem, db.keyPem], web, db };
 
@@ -157,8 +158,4 @@ function own(
     tls: null,
     trustDomains: [],
   };
-}
-
-function event(kind: SecretEvent["kind"], detail: string, atMs: number): SecretEvent {
-  return { atMs, kind, name: WEB_FILE, source: FILE_SOURCE, detail };
 }

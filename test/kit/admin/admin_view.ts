@@ -6,7 +6,8 @@
  */
 
 import type { AdminView, CatalogState, Reloaded } from "../../../src/admin/mod.ts";
-import { type LogLevel, type TrafficKey, TrafficRow } from "../../../src/base/mod.ts";
+import { type LogLevel, silentLog, type TrafficKey, TrafficRow } from "../../../src/base/mod.ts";
+import { EventJournal } from "../../../src/events/mod.ts";
 import { createAuthority } from "../certs/authority.ts";
 import type {
   DataView,
@@ -38,6 +39,8 @@ export interface FakeAdminView extends AdminView {
   /** The paths that were asked for, in order. */
   readonly calls: string[];
   readonly keyPem: string;
+  /** Its events. */
+  readonly journal: EventJournal;
   ready: boolean;
   inCatalog: CatalogState;
   drained: boolean;
@@ -112,11 +115,13 @@ export function fakeAdminView(): FakeAdminView {
     certificate: undefined,
   };
   const calls: string[] = [];
+  const journal = new EventJournal({ clock, log: silentLog });
   let level: LogLevel = "info";
   const view: FakeAdminView = {
     clock,
     calls,
     keyPem: leaf.keyPem,
+    journal,
     ready: true,
     inCatalog: { kind: "known", failing: [] },
     drained: false,
@@ -154,7 +159,8 @@ export function fakeAdminView(): FakeAdminView {
     source: () => source,
     unfollowed: (upstream) => [`${upstream ?? "the service"} has x, which is ignored`],
     refused: () => [{ what: "upstream <x>", reason: "mesh gateways are not there yet" }],
-    secretsReport: () => ({ statuses: [], events: [] }),
+    events: () => journal,
+    secretsReport: () => ({ statuses: [] }),
     health: () =>
       Promise.resolve({
         notReady: view.ready ? [] : ["waiting for the leaf certificate"],

@@ -6,7 +6,13 @@
  */
 
 import assert from "node:assert/strict";
-import { createLog, type LogRecord, type ProxyError, Stats } from "../../../src/base/mod.ts";
+import {
+  createLog,
+  type LogRecord,
+  type NewEvent,
+  type ProxyError,
+  Stats,
+} from "../../../src/base/mod.ts";
 import {
   ConsulSource,
   type ConsulSourceOptions,
@@ -62,6 +68,7 @@ export class SourceRig {
   readonly lines: LogRecord[] = [];
   readonly snapshots: Snapshot[] = [];
   readonly fatal: ProxyError[] = [];
+  readonly events: NewEvent[] = [];
   readonly source: ConsulSource;
   readonly agent: ScriptedAgent;
   /** Whether a snapshot comes into force or is refused. */
@@ -81,6 +88,7 @@ export class SourceRig {
       clock: this.clock,
       log,
       stats: this.stats,
+      report: (event) => void this.events.push(event),
       ...options,
     });
   }

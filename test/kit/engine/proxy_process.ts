@@ -65,6 +65,7 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
   const rollout = {
     published: undefined as Snapshot | undefined,
     refused: [] as readonly Refusal[],
+    takeEffects: () => [],
     async apply(snapshot: Snapshot) {
       note("apply");
       await waits.apply.promise;

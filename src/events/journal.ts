@@ -1,0 +1,144 @@
+/** The last events of the proxy: bounded, logged, and handed to those who follow. @module */
+
+import type {
+  Clock,
+  EventKind,
+  EventSeverity,
+  Log,
+  NewEvent,
+  ProxyEvent,
+  Timer,
+} from "../base/mod.ts";
+
+export const EVENTS_LIMIT = 1_000;
+/** Longest texts; longer ones are cut. Peers and Consul choose parts of them. */
+const SUBJECT_CHARS = 200;
+const TEXT_CHARS = 600;
+/** Events of one kind at once; more become one event that counts them. */
+const BURST = 50;
+/** One more of each kind is let through after this time. */
+const REFILL_MS = 1_000;
+/** After so long a burst is summed up. */
+const SUM_MS = 5_000;
+
+interface JournalOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** The events of an earlier run, oldest first. */
+  readonly earlier?: readonly ProxyEvent[];
+}
+
+/** Room for further events of one kind. */
+interface Allowance {
+  left: number;
+  atMs: number;
+  skipped: number;
+  severity: EventSeverity;
+  timer: Timer | undefined;
+}
+
+export class EventJournal {
+  readonly #clock: Clock;
+  readonly #log: Log;
+  /** Oldest first. */
+  readonly #events: ProxyEvent[] = [];
+  readonly #followers = new Set<() => void>();
+  readonly #allowances = new Map<EventKind, Allowance>();
+  #lastSeq = 0;
+
+  constructor({ clock, log, earlier = [] }: JournalOptions) {
+    this.#clock = clock;
+    this.#log = log;
+    this.#events.push(...earlier.slice(-EVENTS_LIMIT));
+    this.#lastSeq = this.#events.at(-1)?.seq ?? 0;
+  }
+
+  readonly report = (event: NewEvent): void => {
+    const allowance = this.#allowanceOf(event.kind);
+    if (allowance.left >= 1) {
+      allowance.left--;
+      return this.#add(event);
+    }
+    allowance.skipped++;
+    if (RANK[event.severity ?? "info"] > RANK[allowance.severity]) {
+      allowance.severity = event.severity ?? "info";
+    }
+    allowance.timer ??= this.#clock.after(SUM_MS, () => this.#sumUp(event.kind, allowance));
+  };
+
+  /** Oldest first. */
+  get events(): readonly ProxyEvent[] {
+    return this.#events;
+  }
+
+  get lastSeq(): number {
+    return this.#lastSeq;
+  }
+
+  /** `onEvent` is called after each new event, until the returned function is called. */
+  follow(onEvent: () => void): () => void {
+    this.#followers.add(onEvent);
+    return () => void this.#followers.delete(onEvent);
+  }
+
+  #add({ kind, subject, text, effect = "", severity = "info", isLogged }: NewEvent): void {
+    if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
+    const event: ProxyEvent = {
+      seq: ++this.#lastSeq,
+      atMs: this.#clock.now(),
+      kind,
+      subject: cut(subject, SUBJECT_CHARS),
+      text: cut(text, TEXT_CHARS),
+      effect: cut(effect, TEXT_CHARS),
+      severity,
+    };
+    this.#events.push(event);
+    if (!isLogged) {
+      const fields = { subject: event.subject, change: event.text };
+      this.#log.info(LINES[kind], { ...fields, effect: event.effect || undefined });
+    }
+    for (const onEvent of this.#followers) onEvent();
+  }
+
+  #allowanceOf(kind: EventKind): Allowance {
+    const nowMs = this.#clock.monotonic();
+    let found = this.#allowances.get(kind);
+    if (!found) {
+      found = { left: BURST, atMs: nowMs, skipped: 0, severity: "info", timer: undefined };
+      this.#allowances.set(kind, found);
+    }
+    const refilled = Math.floor((nowMs - found.atMs) / REFILL_MS);
+    found.left = Math.min(BURST, found.left + refilled);
+    found.atMs += refilled * REFILL_MS;
+    return found;
+  }
+
+  #sumUp(kind: EventKind, allowance: Allowance): void {
+    const { skipped, severity } = allowance;
+    allowance.timer = undefined;
+    allowance.skipped = 0;
+    allowance.severity = "info";
+    const text = `${skipped} more events of this kind within ${SUM_MS / 1_000} s`;
+    this.#add({ kind, subject: "several", text, severity });
+  }
+}
+
+const RANK: Readonly<Record<EventSeverity, number>> = { info: 0, warn: 1, error: 2 };
+
+/** The log line of each kind. */
+const LINES: Readonly<Record<EventKind, string>> = {
+  intention: "intention changed",
+  chain: "route changed",
+  endpoint: "endpoint changed",
+  protocol: "protocol changed",
+  plugin: "plugin changed",
+  certificate: "credentials changed",
+  limit: "limit changed",
+  source: "source changed",
+  listener: "listener changed",
+  secret: "secret changed",
+};
+
+function cut(text: string, chars: number): string {
+  return text.length > chars ? `${text.slice(0, chars)}...` : text;
+}

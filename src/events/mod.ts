@@ -1,0 +1,3 @@
+/** Events: what has changed, and what that has ended. @module */
+export * from "./journal.ts";
+export { firstSnapshotEvent, snapshotEvents } from "./snapshot_events.ts";

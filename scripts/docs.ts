@@ -1,7 +1,7 @@
 /**
  * Writes the flag reference of `docs/command-line.md` from the tables that flags are read with, and
- * `docs/configuration-keys.md` from the table that keys of Consul are read with, and the tables of
- * `docs/from-envoy.md`. The manual pages in
+ * `docs/configuration-keys.md` from the table that keys of Consul are read with, `docs/codes.md` from
+ * the table of error codes, and the tables of `docs/from-envoy.md`. The manual pages in
  * `dist/man` are for a look at them: `man -l dist/man/postern-proxy.1`.
  *
  *     deno task docs
@@ -13,6 +13,8 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { HELP_TOPICS } from "../src/app/command_line/args.ts";
 import { helpText } from "../src/app/command_line/help.ts";
+import { ERROR_CAUSES } from "../src/base/error_causes.ts";
+import { ERROR_CODES, originOf } from "../src/base/mod.ts";
 import { CONFIG_KEYS, type ConfigKey, KEY_PLACES, type KeyPlace } from "../src/consul/mod.ts";
 import { FATES, fromEnvoyTables } from "./from_envoy.ts";
 import { manPages } from "./man.ts";
@@ -55,6 +57,17 @@ const ENVOY_PAGE = join(DOCS, "from-envoy.md");
 const TABLES = /(?<=<!-- tables:.*-->\n\n).*?(?=<!-- end of tables -->)/s;
 const envoyPage = readFileSync(ENVOY_PAGE, "utf8");
 writeFileSync(ENVOY_PAGE, envoyPage.replace(TABLES, () => `${fromEnvoyTables()}\n`));
+
+const CODES_PAGE = join(DOCS, "codes.md");
+const CODES = /(?<=<!-- codes:.*-->\n\n).*?(?=<!-- end of codes -->)/s;
+const codes = ERROR_CODES.map((code) => {
+  const { cause, cure } = ERROR_CAUSES[code];
+  return `| \`${code}\` | ${originOf(code)} | ${cause} | ${cure} |\n`;
+});
+const codesTable = `| code | blamed on | cause | cure |\n| --- | --- | --- | --- |\n${
+  codes.join("")
+}\n`;
+writeFileSync(CODES_PAGE, readFileSync(CODES_PAGE, "utf8").replace(CODES, () => codesTable));
 
 const MAN = join(DOCS, "..", "dist", "man");
 mkdirSync(MAN, { recursive: true });

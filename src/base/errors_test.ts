@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { severityOf } from "./errors.ts";
+import { ERROR_CAUSES } from "./error_causes.ts";
+import { ERROR_CODES, severityOf } from "./errors.ts";
 
 for (
   const [level, codes] of [
@@ -14,4 +15,11 @@ for (
   for (const code of codes) {
     test(`severityOf() of ${code} is ${level}`, () => assert.equal(severityOf(code), level));
   }
+}
+
+for (const code of ERROR_CODES) {
+  test(`ERROR_CAUSES has cause and cure of ${code}`, () => {
+    const { cause, cure } = ERROR_CAUSES[code];
+    for (const text of [cause, cure]) assert.match(text, /^[A-Za-z].{10,300}\.$/);
+  });
 }

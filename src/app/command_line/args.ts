@@ -8,11 +8,12 @@ import {
   refuseControlCharacters,
   usage,
 } from "../flags/parse_flags.ts";
-import { nearest, ProxyError } from "../../base/mod.ts";
+import { ERROR_CODES, type ErrorCode, nearest, ProxyError } from "../../base/mod.ts";
 import { envoyWarnings, insteadOfEnvoyFlag, TAKEN_ENVOY_FLAGS } from "./args_envoy.ts";
 import { type DataplaneWords, parseDataplane } from "../consul_dataplane/values.ts";
 import type { PluginTask } from "../commands/plugin/run_plugin.ts";
 import type { DevOptions } from "../commands/run_dev.ts";
+import type { EventsOptions } from "../commands/run_events.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { DoctorOptions } from "../commands/doctor/run_doctor.ts";
 import type { TapOptions } from "../commands/live/run_tap.ts";
@@ -27,6 +28,7 @@ import {
   CHECK_FLAGS,
   DEV_FLAGS,
   DOCTOR_FLAGS,
+  EVENTS_FLAGS,
   EXPLAIN_FLAGS,
   STATUS_FLAGS,
   TAP_FLAGS,
@@ -56,6 +58,7 @@ export const HELP_TOPICS = [
   "dev",
   "wait-ready",
   "explain",
+  "events",
   "status",
   "upgrade",
   "top",
@@ -86,6 +89,8 @@ export type Command =
     readonly upstreams: boolean;
   }
   | { readonly kind: "explain"; readonly options: ExplainOptions }
+  | { readonly kind: "explain_code"; readonly code: ErrorCode }
+  | { readonly kind: "events"; readonly options: EventsOptions }
   | { readonly kind: "doctor"; readonly options: DoctorOptions }
   | { readonly kind: "status"; readonly options: StatusOptions }
   | { readonly kind: "upgrade"; readonly options: UpgradeOptions }
@@ -122,6 +127,8 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
       return parseWaitReady(rest, env);
     case "explain":
       return parseExplain(rest, env);
+    case "events":
+      return parseEvents(rest, env);
     case "status":
       return parseStatus(rest, env);
     case "upgrade":
@@ -260,7 +267,24 @@ function parseExplain(argv: readonly string[], env: Env): Command {
     bare: EXPLAIN_ARGUMENTS,
   });
   if (flags.helpWanted) return { kind: "help", topic: "explain" };
+  const code = ERROR_CODES.find((one) => argv.length === 1 && argv[0] === one);
+  if (code) return { kind: "explain_code", code };
   return { kind: "explain", options: readExplain(flags, readWhichProxy(flags, env)) };
+}
+
+function parseEvents(argv: readonly string[], env: Env): Command {
+  const flags = flagsOf("events", argv, env, EVENTS_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: "events" };
+  return {
+    kind: "events",
+    options: {
+      proxy: readWhichProxy(flags, env),
+      follow: flags.on("follow"),
+      since: flags.text("since") ?? "",
+      kinds: flags.text("kind") ?? "",
+      json: flags.on("json"),
+    },
+  };
 }
 
 function parseStatus(argv: readonly string[], env: Env): Command {

@@ -32,6 +32,10 @@ async function run(command: Command): Promise<number> {
       return await (await import("../commands/wait_ready.ts")).runWaitReady(command);
     case "explain":
       return await (await import("../commands/run_explain.ts")).runExplain(command.options);
+    case "explain_code":
+      return (await import("../commands/run_explain.ts")).explainCode(command.code);
+    case "events":
+      return await (await import("../commands/run_events.ts")).runEvents(command.options);
     case "doctor":
       return await (await import("../commands/doctor/run_doctor.ts")).runDoctor(command.options);
     case "upgrade":

@@ -9,6 +9,7 @@ import {
   CHECK_FLAGS,
   DEV_FLAGS,
   DOCTOR_FLAGS,
+  EVENTS_FLAGS,
   EXPLAIN_FLAGS,
   PLUGIN_DEV_FLAGS,
   STATUS_FLAGS,
@@ -28,6 +29,7 @@ export const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> =
   dev: DEV_FLAGS,
   "wait-ready": WAIT_READY_FLAGS,
   explain: EXPLAIN_FLAGS,
+  events: EVENTS_FLAGS,
   status: STATUS_FLAGS,
   upgrade: UPGRADE_FLAGS,
   top: TOP_FLAGS,
@@ -58,7 +60,8 @@ Commands:
   doctor         Find what lets traffic fail now, in Consul and on this machine, with the fix
   dev            Run an agent in memory, to try a mesh without Consul
   wait-ready     Wait until a running proxy is ready
-  explain        Say what would happen to a request now, and why
+  explain        Say what would happen to a request now, and why; explain an error code
+  events         Show what changed in a running proxy, and what it ended
   status         Show every sidecar of this machine: state, certificate, endpoints, troubles
   upgrade        Replace a running proxy by the new executable, without losing a connection
   top            Show rate, errors, latency and bytes by caller, upstream, endpoint and route
@@ -201,6 +204,7 @@ Examples:
 `,
   explain: `Usage: postern explain [flags] [METHOD] http://UPSTREAM/PATH [-H 'NAME: VALUE']
        postern explain [flags] ID
+       postern explain CODE
        postern explain [flags] -inbound [-source SERVICE] [METHOD] [/PATH] [-H 'NAME: VALUE']
 
 Explains what would happen to a request now. The request is not sent; the proxy connects to
@@ -220,6 +224,22 @@ Examples:
   postern explain -sidecar-for db-1 -inbound -source shop PUT /orders/7
   # Whether batch may connect to a TCP service:
   postern explain -sidecar-for db-1 -inbound -source batch
+  # Cause and cure of the code of a log line or metric:
+  postern explain endpoint_refused
+
+{flags}
+`,
+  events: `Usage: postern events [flags]
+
+Shows the changes that came into force in a running proxy, oldest first: intentions with the open
+connections that they ended, routes, instances, certificates, limits, listeners, sources, refused
+configuration. The last 1,000 are kept. Exits with 2 if there is no answer.
+
+Examples:
+  # The last ten minutes of the sidecar of web-1:
+  postern events -sidecar-for web-1 -since 10m
+  # Intentions and routes, as they change:
+  postern events -sidecar-for web-1 -follow -kind intention,chain
 
 {flags}
 `,

@@ -2,7 +2,16 @@
 
 import process from "node:process";
 import { type AskAdmin, askAdmin, EXIT_CODE_HEADER } from "../../admin/mod.ts";
-import { escapeUnseen, formatAddress, messageOf, printable, ProxyError } from "../../base/mod.ts";
+import { ERROR_CAUSES } from "../../base/error_causes.ts";
+import {
+  type ErrorCode,
+  escapeUnseen,
+  formatAddress,
+  messageOf,
+  originOf,
+  printable,
+  ProxyError,
+} from "../../base/mod.ts";
 import { findProxy, type WhichProxy } from "../process/find_admin.ts";
 
 /** Longer than the proxy waits for its data workers and for Consul. */
@@ -40,6 +49,13 @@ export async function runExplain(options: ExplainOptions): Promise<number> {
     process.stderr.write(`postern: ${printable(messageOf(error))}\n`);
     return NO_ANSWER;
   }
+}
+
+/** Writes cause and cure of an error code. */
+export function explainCode(code: ErrorCode): number {
+  const { cause, cure } = ERROR_CAUSES[code];
+  process.stdout.write(`${code}, blamed on: ${originOf(code)}\nCause: ${cause}\nCure:  ${cure}\n`);
+  return 0;
 }
 
 /** `exitCode`: 1: the request is refused or would fail. Throws, for people, without an answer. */

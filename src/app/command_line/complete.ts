@@ -87,8 +87,9 @@ function commands(): readonly Candidate[] {
 
 function flagsOf(command: string): readonly FlagSpec[] {
   const topic = HELP_TOPICS.find((one) => one === command);
-  const groups = command === "check" ? PROXY_FLAGS : topic === undefined ? [] : FLAGS[topic];
-  return groups?.flatMap(({ flags }) => flags) ?? [];
+  const own = topic === undefined ? [] : FLAGS[topic] ?? [];
+  const groups = command === "check" ? [...own, ...PROXY_FLAGS] : own;
+  return groups.flatMap(({ flags }) => flags);
 }
 
 interface GivenFlags {

@@ -256,7 +256,8 @@ Examples:
   # Under systemd:
   systemctl kill -s SIGUSR2 --kill-whom=main postern@web-1
 
-{flags}`,
+{flags}
+`,
   status: `Usage: postern status [flags]
 
 Shows the sidecars of this machine: state with the reasons, identity, time left of the certificate

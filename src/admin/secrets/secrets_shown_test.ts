@@ -9,7 +9,9 @@ import { PATHS } from "../home.ts";
 
 const LOCAL = { host: "127.0.0.1:19000" };
 const DAY_MS = 86_400_000;
-const GET_PATHS = ["/", ...PATHS.filter(([, , method]) => !method).map(([path]) => path)];
+const GET_PATHS = ["/", ...PATHS.filter(([, , method]) => !method).map(([path]) => path)]
+  // A stream without an end.
+  .filter((path) => path !== "/tap");
 
 function admin() {
   const secrets = fakeAdminSecrets();

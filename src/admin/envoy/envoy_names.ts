@@ -13,6 +13,7 @@ type Scope =
   | "agent"
   | "metrics"
   | "server"
+  | "control_plane"
   | "http"
   | "tcp"
   | "behind";
@@ -93,6 +94,7 @@ const ROWS: readonly Row[] = [
   ["agent", "agent_requests_total", "upstream_rq_completed"],
   ["metrics", "metrics_requests_active", "downstream_rq_active"],
   ["metrics", "metrics_requests_total", "downstream_rq_total"],
+  ["control_plane", "consul_connected", "connected_state"],
   ["server", "state", "state"],
   ["server", "workers", "concurrency"],
   ["server", "connections_active", "total_connections"],
@@ -197,6 +199,7 @@ export const ENVOY_HELP: Readonly<Record<string, string>> = {
   cluster_upstream_rq_total: "HTTP requests sent to the cluster; each retry counts",
   cluster_upstream_rq_xx:
     "HTTP requests sent to the cluster that ended, by class of the response's status",
+  control_plane_connected_state: "1 while the agent or a server of Consul answers, else 0",
   http_downstream_cx_active: "Connections of callers that are open now",
   http_downstream_cx_protocol_error: "Requests of callers that were malformed HTTP",
   http_downstream_cx_total: "Connections accepted from callers",

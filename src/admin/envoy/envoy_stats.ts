@@ -148,6 +148,8 @@ function scopesOf(
     }
     case "agent":
       return [clusterScope(AGENT)];
+    case "control_plane":
+      return [{ scope, tags: {} }];
     case "server":
       return [SERVER];
     case "metrics":

@@ -172,6 +172,13 @@ const TABLE: readonly (readonly [string, Labels, string, string, Labels])[] = [
     { envoy_cluster_name: "db" },
   ],
   [
+    "consul_connected",
+    {},
+    "control_plane.connected_state",
+    "control_plane_connected_state",
+    {},
+  ],
+  [
     "endpoints_ejected",
     { target: "db.default.dc1" },
     "cluster.db.outlier_detection.ejections_active",

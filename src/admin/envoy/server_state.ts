@@ -70,6 +70,7 @@ const STATES: readonly AdminState["name"][] = [
 /** `answered`: the number of data paths that did. */
 export async function stateSamples(view: AdminView, answered: number): Promise<readonly Sample[]> {
   const { name } = await stateOf(view);
+  const connected = isConsulConnected(view);
   const gauge = (name: string, help: string, value: number): Sample => {
     return { name, kind: "gauge", help, labels: {}, value };
   };
@@ -82,7 +83,23 @@ export async function stateSamples(view: AdminView, answered: number): Promise<r
     // With -workers 0 the main thread has the data path.
     gauge("workers", "Data workers that should run", Math.max(view.info.workers, 1)),
     gauge("workers_answering", "Data workers whose values are in this answer", answered),
+    ...connected === undefined ? [] : [
+      gauge(
+        "consul_connected",
+        "1 while the agent or a server answers, else 0",
+        connected ? 1 : 0,
+      ),
+    ],
   ];
+}
+
+/** `undefined`: there is no Consul, or it was not reached yet. */
+function isConsulConnected(view: AdminView): boolean | undefined {
+  const source = view.source();
+  if (source?.kind !== "consul") return undefined;
+  return source.servers
+    ? source.servers.server !== ""
+    : !source.failing.some(({ code }) => code === "agent_unreachable");
 }
 
 /** The catalog and the upstreams count only where `want` names them and the proxy itself is ready. */

@@ -90,7 +90,7 @@ async function emptyAmong(
     }));
     left = results.flat();
     return left.length === 0;
-  }, { timeoutMs: 15_000, everyMs: 200 }).catch(() => {});
+  }, { timeoutMs: 60_000, everyMs: 200 }).catch(() => {});
   return left.map(({ title, query }) => `${title}: ${query}`);
 }
 
@@ -200,7 +200,7 @@ test("the topology of Consul's UI has its metrics", async () => {
       "P99",
     ]);
     return true;
-  }, { timeoutMs: 15_000, everyMs: 200 });
+  }, { timeoutMs: 60_000, everyMs: 200 });
 });
 
 test("a Prometheus that asks for native histograms gets those of the traffic table, and exemplars", async () => {

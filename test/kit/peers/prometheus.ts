@@ -20,8 +20,8 @@ export interface QueryResult {
   readonly value?: readonly [seconds: number, value: string];
 }
 
-/** Short: `rate()` needs two samples. */
-const SCRAPE_INTERVAL = "250ms";
+/** Short, since `rate()` needs two samples; also the time limit of a scrape, on a busy machine, too. */
+const SCRAPE_INTERVAL = "1s";
 
 export class Prometheus implements AsyncDisposable {
   /** `http://host:port` */

@@ -114,8 +114,9 @@ export class Attempt<Connection> implements Dial {
         this.#dial = undefined;
         // The lease goes to the handler and is not released here.
         this.#lease = undefined;
-        this.cancel();
+        // Before the next attempt has its turn: it would get the same kept connection, still unused.
         this.#handler.onDialled(connection, lease);
+        this.cancel();
       },
       onFailed: (code, reason) => {
         this.#dial = undefined;

@@ -5,7 +5,12 @@ import { settle } from "../../../test/kit/clock/clock.ts";
 import { presented } from "../../../test/kit/engine/fake_tls_engine.ts";
 import { type MemoryPath, startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import { caValidation, upstreamsBy, withOwn } from "../../../test/kit/secrets/own_credentials.ts";
-import { snapshotOf, type SnapshotOptions, targetOf } from "../../../test/kit/engine/snapshots.ts";
+import {
+  httpRules,
+  snapshotOf,
+  type SnapshotOptions,
+  targetOf,
+} from "../../../test/kit/engine/snapshots.ts";
 import type { TargetPart } from "../../snapshot/mod.ts";
 import { TICKET_LIFE_MS } from "../trust/tls_settings.ts";
 
@@ -382,4 +387,18 @@ test("an open upstream connection ends when the target's name or CA changes", as
     await path.set(next);
     assert.equal(path.endings[0], code);
   }
+});
+
+test("a request uses the connection that was dialled for it before the next one has its turn", async () => {
+  const upstream = { name: "db", http: httpRules("http") };
+  await using path = await startMemoryPath(webTo([dbAt([1])], upstream));
+  const callers = Array.from({ length: 131 }, () => call(path));
+  for (const caller of callers) caller.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+  await settle();
+  assert.equal(path.engine.dials.length, 128);
+  const instance = path.engine.dials[0]?.connect(PROVEN);
+  await settle();
+  assert.equal(instance?.received.match(/GET/g)?.length, 1);
+  // The next one dials: the connection has no room.
+  assert.equal(path.engine.dials.length, 129);
 });

@@ -22,7 +22,7 @@ import { DENO, ROOT, testFiles } from "./tests/suites.ts";
 
 type Check = readonly [name: string, ...args: string[]];
 
-const CHECK_TIMEOUT_MS = 300_000;
+const CHECK_TIMEOUT_MS = 600_000;
 /** One long story after the other: it measures. Rounds of it take minutes. */
 const LONG_TIMEOUT_MS = 1_800_000;
 

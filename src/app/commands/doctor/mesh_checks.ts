@@ -44,7 +44,7 @@ export async function checkRights(
         fix: `add ${rule} { policy = "${policy}" } to a policy of the token`,
       });
     });
-    return orOk(found, ok("the token has every right that the proxy needs"));
+    return orOk(found, ok("no right that the proxy needs is missing"));
   } catch (error) {
     return [warning({
       what: `the rights of the token could not be checked: ${messageOf(error)}`,
@@ -86,12 +86,20 @@ export async function checkCatalog(
   const { failure, warning, ok } = findingsOf("catalog");
   if (source.status().isGateway || Object.keys(snapshot.inbound).length === 0) return [];
   const { service, datacenter } = snapshot;
+  const fixOf = (what: string): string => {
+    // Consul names the checks of its maintenance mode so.
+    if (what.includes("Node Maintenance Mode")) return "end it: consul maint -disable";
+    if (what.includes("Service Maintenance Mode")) {
+      return "end it: consul maint -disable -service=ID, with the id of the service or of its proxy";
+    }
+    return runs
+      ? "make the check pass; the agent must reach the application and the proxy's port"
+      : "start the proxy, then ask again";
+  };
   const described = (what: string) => ({
     what,
     why: "callers in the mesh choose no instance that Consul does not show as passing",
-    fix: runs
-      ? "make the check pass; the agent must reach the application and the proxy's port"
-      : "start the proxy, then ask again",
+    fix: fixOf(what),
   });
   try {
     const failing = await agent.askFailingChecks({ service, proxyId, datacenter });
@@ -112,11 +120,13 @@ export function checkUpstreams(
     failure({
       what: text,
       why: "requests to it are answered 503, connections to it are closed",
-      fix: "register a sidecar for the service, and make its checks pass in Consul",
+      fix:
+        "register a sidecar for the service, make its checks pass in Consul, or end its maintenance",
     })
   );
   const { length } = Object.keys(snapshot.upstreams);
-  return length === 0 ? found : orOk(found, ok(`each of ${length} has a healthy instance`));
+  const all = length === 1 ? "the only one has" : `each of ${length} has`;
+  return length === 0 ? found : orOk(found, ok(`${all} a healthy instance`));
 }
 
 interface Callee {
@@ -163,6 +173,8 @@ export async function checkCalls(facts: MeshFacts): Promise<readonly DoctorFindi
   if (own.kind !== "service") return [];
   const source = { id: own.id, uri: snapshot.credentials?.uri ?? "" };
   const from = own.id.service;
+  /** Callees that let some requests in and deny others. */
+  const judging = new Set<string>();
   const found = await ofCallees(facts, async ({ upstream, id }) => {
     const name = upstreamLabel(upstream);
     try {
@@ -172,7 +184,10 @@ export async function checkCalls(facts: MeshFacts): Promise<readonly DoctorFindi
       const by = rule?.rule ?? `the default, ${action}`;
       if (action === "allow") return [];
       if (action === "permissions") {
-        if (upstream.http) return [];
+        if (upstream.http) {
+          judging.add(id.service);
+          return [];
+        }
         return [failure({
           what: `${id.service} denies ${from}: ${by} has permissions, and upstream ${name} is tcp`,
           why: "permissions judge HTTP requests only: a connection of bytes is refused",
@@ -182,7 +197,7 @@ export async function checkCalls(facts: MeshFacts): Promise<readonly DoctorFindi
       return [failure({
         what: `${id.service} denies ${from}: by ${by}`,
         why: `everything that is sent to upstream ${name} is refused`,
-        fix: `allow it: consul intention create -allow ${from} ${id.service}`,
+        fix: `allow it: consul intention create -replace -allow ${from} ${id.service}`,
       })];
     } catch (error) {
       return [warning({
@@ -192,9 +207,15 @@ export async function checkCalls(facts: MeshFacts): Promise<readonly DoctorFindi
       })];
     }
   });
-  return calleesOf(facts).length === 0
-    ? []
-    : orOk(found, ok(`the intentions of every upstream let ${from} in`));
+  return calleesOf(facts).length === 0 ? [] : orOk(found, ok(callsText(from, [...judging].sort())));
+}
+
+function callsText(from: string, judging: readonly string[]): string {
+  const text = `the intentions of every upstream let ${from} in`;
+  if (judging.length === 0) return text;
+  return `${text}; permissions decide about each request to ${
+    judging.join(", ")
+  } (postern explain)`;
 }
 
 /** The protocol of the caller's side against that of the instances. */

@@ -137,7 +137,7 @@ export function tapText(
 ): string {
   const { at, kind, direction, caller, upstream, endpoint, durationMs, code, rule } = line;
   const { headers, responseHeaders, attempts, route, reason } = line;
-  const time = at.slice(11, 23);
+  const time = at.slice(11);
   const whom = direction === "inbound" ? `${caller} => app` : `${caller} => ${upstream}`;
   const details = [
     ...endpoint === "" ? [] : [`at ${endpoint}`],

@@ -4,6 +4,7 @@ import process from "node:process";
 import * as v from "valibot";
 import { type AskAdmin, askAdmin } from "../../../admin/mod.ts";
 import {
+  messageOf,
   noTraffic,
   sleep,
   systemClock,
@@ -107,10 +108,11 @@ export async function readAll(found: readonly FoundSidecar[], ask: AskAdmin): Pr
       const { rows } = v.parse(Traffic, parseJson(traffic.body));
       const sidecar = node.id.replace(/-sidecar-proxy$/, "") || node.cluster || at;
       return { read: { sidecar: found.length > 1 ? sidecar : "", atMs: performance.now(), rows } };
-    } catch {
-      return {
-        failed: { at, reason: "it does not tell its traffic: is it a proxy of this version?" },
-      };
+    } catch (error) {
+      const reason = v.isValiError(error) || error instanceof SyntaxError
+        ? "it does not show its traffic: is it a proxy of this version?"
+        : messageOf(error);
+      return { failed: { at, reason } };
     }
   }));
   return {

@@ -26,6 +26,19 @@ export function isRefusal(code: string): boolean {
   return REFUSALS.has(code);
 }
 
+/** No instance could take it: the caller is refused as well, by none of the rules. */
+const UNSERVED: ReadonlySet<string> = new Set<ErrorCode>([
+  "no_endpoint",
+  "route_not_found",
+  "endpoint_refused",
+  "endpoint_timed_out",
+  "local_refused",
+]);
+
+function isListed(code: string): boolean {
+  return REFUSALS.has(code) || UNSERVED.has(code);
+}
+
 const REFUSAL_LIMIT = 200;
 /** Refusals of one caller; further ones replace its own, not those of others. */
 const CALLER_LIMIT = 50;
@@ -61,7 +74,7 @@ export class TrafficLists {
   }
 
   refused({ code, rule }: RequestFault, record: ExchangeRecord, { key }: TrafficRow): void {
-    if (!isRefusal(code)) return;
+    if (!isListed(code)) return;
     const { request, status, downstream: { connection } } = record;
     const { direction, caller, upstream } = key;
     this.#refuse({
@@ -79,7 +92,7 @@ export class TrafficLists {
 
   connectionRefused(record: ConnectionRecord, { code }: Extract<Ending, { kind: "failed" }>): void {
     // Requests of the connection have refusals of their own.
-    if (!isRefusal(code) || record.requests) return;
+    if (!isListed(code) || record.requests) return;
     const { direction, listener, destination, caller, remote, rule } = record;
     this.#refuse({
       at: this.#clock.now(),

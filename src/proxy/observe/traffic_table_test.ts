@@ -109,6 +109,22 @@ test("requests to an upstream count by endpoint, a denial by the other side as i
   await settle();
 });
 
+test("requests that no instance could take are among the refusals", async () => {
+  await using path = await startMemoryPath(outbound([]));
+  const caller = path.engine.call(path.port("db"));
+  caller.send("GET /x?token=1 HTTP/1.1\r\nHost: db\r\n\r\n");
+  await settle();
+  const { refusals } = path.path.view({ connections: false }).traffic;
+  assert.deepEqual(
+    refusals.map(({ listener, code, path, status }) => [listener, code, path, status]),
+    [
+      ["db", "no_endpoint", "/x", 503],
+    ],
+  );
+  caller.connection.close();
+  await settle();
+});
+
 test("a connection counts as a request of its row, with the bytes that it has carried so far", async () => {
   await using path = await startMemoryPath(outbound([1], false));
   const caller = path.engine.call(path.port("db"));

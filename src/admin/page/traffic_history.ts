@@ -82,8 +82,11 @@ export class TrafficHistory {
   #outbound: number[] = [];
 
   /** `nowMs`: monotonic. */
-  read({ rows, sinceMs }: Pick<TrafficView, "rows" | "sinceMs">, nowMs: number): TrafficShown {
-    const now = { atMs: nowMs, sums: sumsOf(rows) };
+  read(
+    { rows, past, sinceMs }: Pick<TrafficView, "rows" | "past" | "sinceMs">,
+    nowMs: number,
+  ): TrafficShown {
+    const now = { atMs: nowMs, sums: sumsOf(rows, past) };
     const last = this.#readings.at(-1);
     if (!last || nowMs - last.atMs > MAX_GAP_MS) this.#forget();
     if (!last || nowMs - last.atMs >= MIN_GAP_MS) this.#keep(now);
@@ -123,22 +126,32 @@ export class TrafficHistory {
   }
 }
 
-function sumsOf(rows: readonly TrafficRowView[]): ReadonlyMap<string, Sums> {
+/** Sums of an upstream keep the requests of rows that gave way: they have no caller and no route. */
+function sumsOf(
+  rows: readonly TrafficRowView[],
+  past: readonly TrafficRowView[],
+): ReadonlyMap<string, Sums> {
   const sums = new Map<string, Sums>();
-  for (const row of rows) {
-    const { direction, caller, upstream, target, endpoint, route } = row;
-    const keys = direction === "inbound" ? [flowKey("inbound"), flowKey("caller", caller)] : [
-      flowKey("outbound"),
-      flowKey("upstream", upstream),
-      flowKey("endpoint", upstream, target, endpoint),
-      flowKey("route", upstream, route),
-    ];
+  const add = (row: TrafficRowView, keys: readonly string[]) => {
     for (const key of keys) {
       const known = sums.get(key);
       if (!known && sums.size >= MAX_FLOWS) continue;
       sums.set(key, added(known ?? NO_SUMS, row));
     }
+  };
+  for (const row of rows) {
+    const { direction, caller, upstream, target, endpoint, route } = row;
+    if (direction === "inbound") add(row, [flowKey("inbound"), flowKey("caller", caller)]);
+    else {
+      add(row, [
+        flowKey("outbound"),
+        flowKey("upstream", upstream),
+        flowKey("endpoint", upstream, target, endpoint),
+        flowKey("route", upstream, route),
+      ]);
+    }
   }
+  for (const row of past) add(row, [flowKey("outbound"), flowKey("upstream", row.upstream)]);
   return sums;
 }
 

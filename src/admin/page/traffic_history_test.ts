@@ -35,7 +35,7 @@ const WEB = flowKey("caller", "web");
 test("TrafficHistory shows averages of the whole life where nothing was read before", () => {
   const history = new TrafficHistory();
   const rows = [row({ fast: 90, slow: 10, errors: 25 }), row({ caller: "api", fast: 100 })];
-  const shown = history.read({ rows, sinceMs: 50_000 }, 1_000_000);
+  const shown = history.read({ rows, past: [], sinceMs: 50_000 }, 1_000_000);
   assert.deepEqual([shown.isWhole, shown.periodMs], [true, 50_000]);
   const web = shown.flows.get(WEB) ?? NO_FLOW;
   assert.deepEqual([web.perSecond, web.errorShare, web.requests], [2, 0.25, 100]);
@@ -47,7 +47,7 @@ test("TrafficHistory shows the last seconds, and forgets them when nobody looks"
   const history = new TrafficHistory();
   const read = (fast: number, slow: number, nowMs: number) => {
     const shown = history.read(
-      { rows: [row({ fast, slow, errors: slow })], sinceMs: nowMs },
+      { rows: [row({ fast, slow, errors: slow })], past: [], sinceMs: nowMs },
       nowMs,
     );
     return { ...shown, web: shown.flows.get(WEB) ?? NO_FLOW };
@@ -75,7 +75,7 @@ test("TrafficHistory sums rows by upstream, endpoint and route, and bounds their
     row({ ...out, endpoint: "b:1", route: "", fast: 30 }),
     ...Array.from({ length: 2_000 }, (_, at) => row({ caller: `caller-${at}` })),
   ];
-  const { flows } = history.read({ rows, sinceMs: 1_000 }, 1_000);
+  const { flows } = history.read({ rows, past: [], sinceMs: 1_000 }, 1_000);
   const rates = [
     flowKey("upstream", "db"),
     flowKey("endpoint", "db", "t", "a:1"),
@@ -84,4 +84,16 @@ test("TrafficHistory sums rows by upstream, endpoint and route, and bounds their
   ].map((key) => flows.get(key)?.perSecond);
   assert.deepEqual(rates, [40, 10, 30, 40]);
   assert.equal(flows.size, 500);
+});
+
+test("TrafficHistory counts requests of an endpoint that is gone for its upstream", () => {
+  const history = new TrafficHistory();
+  const to = { direction: "outbound", upstream: "db", target: "db" } as const;
+  const before = [row({ ...to, endpoint: "10.0.0.9:1", fast: 300 })];
+  history.read({ rows: before, past: [], sinceMs: 100_000 }, 100_000);
+  const rows = [row({ ...to, fast: 20, errors: 20 })];
+  const past = [row({ ...to, caller: "", fast: 310 })];
+  const { flows } = history.read({ rows, past, sinceMs: 110_000 }, 110_000);
+  const db = flows.get(flowKey("upstream", "db")) ?? NO_FLOW;
+  assert.deepEqual([db.requests, db.perSecond], [330, 3]);
 });

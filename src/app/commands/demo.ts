@@ -106,6 +106,10 @@ Try, in another terminal:
         lets web do nothing; '${JSON.stringify(allow)}' lets it do everything again
     kill -9 ${api?.pid}
         kills api's sidecar; it is started again after ${RESTART_MS / 1_000} s
+    postern status
+        shows both sidecars, and the address of each dashboard
+    postern events -sidecar-for api-1 -follow
+        shows what each change does
 ${process.stdin.isTTY ? `\nOr press ${keys.join(", ")}. ` : "\n"}Ctrl-C stops everything.
 
 `;

@@ -103,7 +103,7 @@ function main(): void {
   const request = readRequest(process.argv.slice(2));
   const { directory, key } = request;
   const files = pack(request);
-  // What is left of an earlier release would not be in the sums.
+  // Files of an earlier release would not be in the sums.
   rmSync(directory, { recursive: true, force: true });
   mkdirSync(directory, { recursive: true });
   const sums = Array.from(files, ([name, bytes]) => `${sha256(bytes)}  ${name}\n`).sort().join("");

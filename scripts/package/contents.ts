@@ -1,4 +1,4 @@
-/** What a package holds besides the executable: manual, completion, units, documents. @module */
+/** The contents of a package besides the executable: manual, completion, units, documents. @module */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -263,7 +263,7 @@ type Shown<T> = (
   status?: 200 | 400 | 404 | 409 | 500 | 503,
 ) => Response;
 
-/** Nobody pays memory for the page until it is opened. */
+/** The page takes no memory until it is opened. */
 const loadPage = () => import("./page/page.ts");
 
 const HEADERS = {

@@ -23,7 +23,7 @@ export interface EventFilter {
   readonly isMeant: (event: ProxyEvent) => boolean;
 }
 
-/** What is wrong with the query. */
+/** The parameter of the query that cannot be read, and its form. */
 export interface BadFilter {
   readonly name: string;
   readonly want: string;

@@ -46,7 +46,7 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/quitquitquit", "drain and end", "POST"],
 ];
 
-/** What the page at `/` loads. */
+/** Files that the page at `/` loads. */
 export const PAGE_FILES = [
   "/page.css",
   "/page.js",

@@ -53,7 +53,7 @@ interface Reading {
 const PERIOD_MS = 10_000;
 /** Readings of several viewers that follow each other faster than this count as one. */
 const MIN_GAP_MS = 1_500;
-/** Nobody has looked for so long: what was kept says nothing about now. */
+/** Readings after a longer pause do not continue the earlier ones. */
 const MAX_GAP_MS = 20_000;
 /** Readings in a line of rates: three minutes at one each two seconds. */
 const LINE_POINTS = 90;

@@ -114,7 +114,7 @@ Running
   -envoy-drain-time-seconds N [$DP_ENVOY_DRAIN_TIME] {envoy.drainTimeSeconds number} (default: 30)
       How long open connections may go on after POST /drain_listeners of the admin server.
   -log-level trace|debug|info|warn|error [$DP_LOG_LEVEL] {logging.logLevel} (default: info)
-      What to log, in any case.
+      Least level of log lines, in upper or lower case.
   -log-json [$DP_LOG_JSON] {logging.logJSON}
       Write log lines as JSON objects.
   -config-file FILE

@@ -8,7 +8,7 @@ export const DEFAULT_CONNECTIONS = 65_536;
 /** Rows for the tables of several commands. */
 export const LOG_FLAGS = `\
   -log-level trace|debug|info|warn|error (default: info)
-      What to log, in any case.
+      Least level of log lines, in upper or lower case.
   -log-json
       Write log lines as JSON objects.`;
 

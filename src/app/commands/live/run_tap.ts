@@ -131,7 +131,7 @@ function jsonOf(line: string, name: string): string {
   return name === "" ? text : text.replace(/^{/, `{"admin":${JSON.stringify(name)},`);
 }
 
-export function tapText(
+function tapText(
   line: TapLine,
   { screen, name }: { readonly screen: Screen; readonly name: string },
 ): string {

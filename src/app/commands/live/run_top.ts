@@ -218,7 +218,7 @@ function keyOf(row: TrafficLine): string {
 }
 
 /** The title line and a line for each row. */
-export function topLines(
+function topLines(
   rows: readonly TopRow[],
   { screen, by, sort }: Pick<TopOptions, "by" | "sort"> & { readonly screen: Screen },
 ): readonly string[] {

@@ -17,7 +17,7 @@
 
 import { execFileSync } from "node:child_process";
 import { createPrivateKey, type KeyObject, sign } from "node:crypto";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import process from "node:process";
 import project from "../deno.json" with { type: "json" };
@@ -25,6 +25,9 @@ import { gzip, tar } from "./package/archives.ts";
 import { archiveFiles, ROOT } from "./package/contents.ts";
 import { billOfMaterials, containerImage, debianPackage, sha256 } from "./package/formats.ts";
 
+/** Names of the files that this script writes. */
+const PACKED =
+  /^(?:postern[-_].+(?:\.tar\.gz|\.deb|\.oci\.tar|\.cdx\.json)|SHA256SUMS(?:\.sig)?|install\.sh)$/;
 const TARGET = /^(?:linux|darwin)-(x64|arm64)(-musl)?$/;
 
 interface Request {
@@ -103,9 +106,11 @@ function main(): void {
   const request = readRequest(process.argv.slice(2));
   const { directory, key } = request;
   const files = pack(request);
-  // Files of an earlier release would not be in the sums.
-  rmSync(directory, { recursive: true, force: true });
   mkdirSync(directory, { recursive: true });
+  // Files of an earlier release would not be in the sums. Other files are not of this script.
+  for (const name of readdirSync(directory).filter((name) => PACKED.test(name))) {
+    rmSync(join(directory, name));
+  }
   const sums = Array.from(files, ([name, bytes]) => `${sha256(bytes)}  ${name}\n`).sort().join("");
   const all = new Map([...files, ["SHA256SUMS", new TextEncoder().encode(sums)] as const]);
   if (key) all.set("SHA256SUMS.sig", sign(null, new TextEncoder().encode(sums), key));

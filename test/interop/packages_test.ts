@@ -52,6 +52,18 @@ test("the same executable gives the same packages", async () => {
   }
 });
 
+test("packing removes the files of an earlier release, and no others", async () => {
+  const place = at("used");
+  await mkdir(place);
+  for (const name of ["notes.txt", "postern_0.0.1_amd64.deb", "SHA256SUMS.sig"]) {
+    await writeFile(join(place, name), "old");
+  }
+  await pack(place);
+  const names = await readdir(place);
+  assert.deepEqual(names.sort(), [...await readdir(release), "notes.txt"].sort());
+  assert.notEqual(await readFile(join(place, "SHA256SUMS.sig"), "utf8"), "old");
+});
+
 test("dpkg installs the Debian package, and its manual shows without a warning", async () => {
   const [name = ""] = (await readdir(release)).filter((one) => one.endsWith(".deb"));
   const root = at("debian");

@@ -132,7 +132,12 @@ export class Handover {
         const isBusy = () => [...this.#offerings].some(({ isTaken }) => isTaken);
         const onFailed = (pid: number, reason: string) => this.#failure = { pid, reason };
         const deps = { clock, log, isBusy, onFailed, onFailedStart };
-        this.#offerings.add(new Offering(link, options, deps));
+        const onTaken = (pid: number) => {
+          // The next process must ask the one that serves: this one has no sockets any more.
+          this.#server?.close();
+          options.onTaken(pid);
+        };
+        this.#offerings.add(new Offering(link, { ...options, onTaken }, deps));
       },
       onError: (reason) => log.warn("no other process can take over from this one", { reason }),
     });

@@ -285,6 +285,8 @@ export class ProxyProcess {
       await this.#parts?.plane.accept();
       const servers = inherited.sockets.filter(({ use }) => use === "server");
       await (this.#admin ??= this.#options.openAdmin(servers));
+      // Before the other process does not any more: a process that starts now must find one of them.
+      this.#offer();
       await inherited.serving();
     } catch (error) {
       return this.#failed(error);
@@ -432,19 +434,24 @@ export class ProxyProcess {
       return notifier.status(serving);
     }
     this.#wasReady = true;
-    if (this.#inherited) void this.#takeOver(this.#inherited);
-    else this.#begin();
+    if (this.#inherited) return void this.#takeOver(this.#inherited);
+    this.#begin();
+    this.#offer();
   }
 
   /** The proxy is ready for the first time, and serves. */
   #begin(): void {
-    const { log, notifier, onFirstReady, handover } = this.#options;
+    const { log, notifier, onFirstReady } = this.#options;
     const service = this.snapshot?.service;
     this.#servingBegan.abort();
     onFirstReady();
     log.info("ready", { proxy: this.#parts?.proxyId, service });
     notifier.ready(`serving ${service ?? ""}`);
-    handover?.offer({
+  }
+
+  /** From now on the next process can take the sockets. */
+  #offer(): void {
+    this.#options.handover?.offer({
       sockets: () => this.#socketsToOffer(),
       onTaken: (pid) => this.#handOver(pid),
     });

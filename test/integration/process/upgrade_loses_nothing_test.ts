@@ -6,6 +6,7 @@ import { join } from "node:path";
 import test from "node:test";
 import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { handsOver, type Postern, ready, runPostern } from "../../kit/process/postern.ts";
+import { EchoClient, pattern } from "../../kit/wire/echo.ts";
 import { assertFlawless, Load } from "../../kit/wire/load.ts";
 
 const TIMEOUT = { timeoutMs: 60_000 };
@@ -55,4 +56,27 @@ test("the next process takes over under load, with other numbers of workers, als
   assertFlawless(await load.stop(), { atLeast: 400 });
   assert.equal(await mesh.readyStatus(), 200);
   assert.deepEqual(await third.stop(), { code: 0, signal: null });
+});
+
+test("the next process takes over from the one that serves, not from those that still drain", async () => {
+  await using mesh = await createFileSidecar();
+  await using own = new AsyncDisposableStack();
+  const first = own.use(await ready(runPostern(mesh.args)));
+  if (!handsOver(first)) return;
+  const open = [];
+  for (let count = 0; count < 3; count++) {
+    // The process that serves now drains until this connection ends.
+    const client = await EchoClient.open(mesh.upstream);
+    await client.exchange(pattern(count, 100));
+    open.push(client);
+    const next = own.use(runPostern(mesh.args));
+    await next.process.waitFor(/took over/, TIMEOUT);
+    next.expectEnd();
+  }
+  first.expectEnd();
+  for (const client of open) {
+    await client.exchange(pattern(9, 100));
+    await client.finish();
+  }
+  assert.equal(await mesh.readyStatus(), 200);
 });

@@ -176,7 +176,7 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
     }
     context.header(EXIT_CODE_HEADER, String(exitCodeOf(explained)));
     return req.query("format") === "text"
-      ? text(context, explainText(explained))
+      ? text(context, explainText(explained, req.header("host") ?? ""))
       : json(context, explained);
   });
   app.get("/events", (context) => {

@@ -288,7 +288,10 @@ test("admin /explain passes the query to the workers and shows their answer", as
   }]);
   assert.deepEqual([shown.workers, shown.verdict], [2, "failing"]);
   const text = await ask(`${path}&format=text`);
-  assert.match(await text.text(), /^request +PUT db\/a\n/);
+  assert.match(
+    await text.text(),
+    /^proxy +web-1-sidecar-proxy of service web, admin server 127.0.0.1:19000\nrequest +PUT db\/a\n/,
+  );
   view.explained = [{ kind: "unknown", reason: `there is no "x" ${TOKEN}` }];
   const unknown = await ask("/explain?listener=x");
   assert.equal(unknown.status, 404);

@@ -5,15 +5,20 @@ import test from "node:test";
 import { askAdmin } from "../../src/admin/mod.ts";
 import { parseCommand } from "../../src/app/command_line/args.ts";
 import { doctorExitCode, type DoctorFinding } from "../../src/app/commands/doctor/finding.ts";
-import { doctorReport } from "../../src/app/commands/doctor/run_doctor.ts";
+import { doctorReports } from "../../src/app/commands/doctor/run_doctor.ts";
 import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
 import { startEcho } from "../kit/wire/echo.ts";
 
-async function examine(mesh: Mesh, words: readonly string[], token = mesh.managementToken) {
+async function reportsOf(mesh: Mesh, words: readonly string[], token: string) {
   const agent = ["-http-addr", mesh.address, "-token", token];
   const command = parseCommand(["doctor", ...agent, ...words], {});
   assert.ok(command.kind === "doctor");
-  const report = await doctorReport(command.options, askAdmin);
+  return await doctorReports(command.options, askAdmin);
+}
+
+async function examine(mesh: Mesh, words: readonly string[], token = mesh.managementToken) {
+  const [report] = await reportsOf(mesh, words, token);
+  assert.ok(report);
   return { ...report, exitCode: doctorExitCode(report) };
 }
 
@@ -90,7 +95,7 @@ export function doctorFindsFaults(agents: Agents): void {
   test("doctor finds nothing wrong with a sidecar that carries traffic", async () => {
     await using mesh = await agents.start({ acl: true });
     await using app = await mesh.echo();
-    await using _db = await mesh.serve({ name: "db", port: app.port });
+    await using db = await mesh.serve({ name: "db", port: app.port });
     await mesh.intention("web", "db", "allow");
     const upstream = { name: "db", ...await mesh.place() };
     await using web = await mesh.serve({ name: "web", port: app.port, upstreams: [upstream] });
@@ -107,5 +112,13 @@ export function doctorFindsFaults(agents: Agents): void {
     for (const check of ["rights", "catalog", "calls", "protocols", "clock", "running"]) {
       assert.ok(ofChecks.has(check), `nothing says whether ${check} passed`);
     }
+    const admins = `${admin},${await db.adminAddress()},127.0.0.1:1`;
+    const both = await reportsOf(mesh, ["-admin", admins], mesh.managementToken);
+    assert.deepEqual(both.map(({ proxy }) => proxy.replace(/,.*/, "")), [
+      "web-1-sidecar-proxy of service web",
+      "db-1-sidecar-proxy of service db",
+      "the proxy at 127.0.0.1:1",
+    ]);
+    assert.deepEqual(both.map(doctorExitCode), [0, 0, 1]);
   });
 }

@@ -60,7 +60,7 @@ export function explained(agents: Agents): void {
         text,
         /\nask there +postern explain -sidecar-for canary-1 -inbound -source web GET \/a\n/,
       );
-      assert.match(text, /^request +GET db\/a\nlistener +\S*db \(outbound, http\)\n/);
+      assert.match(text, /^proxy .*\nrequest +GET db\/a\nlistener +\S*db \(outbound, http\)\n/);
       assert.match(text, /\nroute +routes\[0\] \(.*header x-canary\) to canary\n/);
       assert.match(text, /retry +on this route \{.*"numRetries":2/);
       assert.match(text, /timeout +on this route \{"requestTimeoutMs":20000/);

@@ -52,7 +52,7 @@ export function usableUpstreams(agents: Agents): void {
 
     await t.test("explain finds a refused upstream by label, id and address", async () => {
       const want = new RegExp(
-        `^listener +service:default/default/db\\?dc=dc2 \\(outbound\\)\nverdict +the connection is ` +
+        `^proxy .*\nlistener +service:default/default/db\\?dc=dc2 \\(outbound\\)\nverdict +the connection is ` +
           `refused: nothing listens on ${far}: the upstream is refused: ${refused}`,
       );
       for (const name of ["db?dc=dc2", "service:default/default/db?dc=dc2", far]) {

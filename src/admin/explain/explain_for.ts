@@ -36,7 +36,12 @@ export async function explainFor(
 ): Promise<ExplanationView | NotExplained | undefined> {
   const snapshot = view.snapshot();
   if (!snapshot) return undefined;
+  const { config } = view.info.options;
   const mesh: AskMesh = {
+    proxy: {
+      id: snapshot.proxyId || (typeof config === "string" ? config : ""),
+      service: snapshot.service,
+    },
     callee: calleeAsker(snapshot, view.mesh()),
     hasConsul: view.mesh() !== undefined,
     ownUri: snapshot.credentials?.uri ?? "",
@@ -102,12 +107,13 @@ export function refusedText(refused: readonly Refusal[]): string {
 
 export function explainRefused(
   { what, reason, upstream }: Refusal,
-  { hasConsul, unfollowed }: Pick<AskMesh, "hasConsul" | "unfollowed">,
+  { proxy, hasConsul, unfollowed }: Pick<AskMesh, "proxy" | "hasConsul" | "unfollowed">,
 ): ExplanationView {
   const id = upstream?.id ?? what;
   const at = upstream ? localAddressOf(upstream) : "";
   return {
     ...NO_FINDINGS,
+    proxy,
     listener: id,
     direction: "outbound",
     protocol: null,

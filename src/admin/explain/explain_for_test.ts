@@ -60,14 +60,16 @@ test("refusedText() lists refused upstreams with their local addresses", () => {
 
 test("explainRefused() gives the refusal once and lists other configuration that is not followed", () => {
   const mesh = {
+    proxy: { id: "/etc/web.json", service: "web" },
     hasConsul: true,
     unfollowed: () => [`${FAR.what} is refused: ${FAR.reason}`, 'Upstream "db" has x'],
   };
   const view = explainRefused(FAR, mesh);
   assert.equal(exitCodeOf(view), 1);
   assert.equal(
-    explainText(view),
-    `listener     service:default/default/db?dc=dc2 (outbound)
+    explainText(view, "[::1]:1"),
+    `proxy        /etc/web.json of service web, admin server [::1]:1
+listener     service:default/default/db?dc=dc2 (outbound)
 verdict      the connection is refused: nothing listens on 127.0.0.1:9005: the upstream is refused: no service:default/default/db?dc=dc2
 unfollowed   Upstream "db" has x
 `,

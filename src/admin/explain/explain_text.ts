@@ -19,11 +19,13 @@ type Permissions = ExplanationView["permissions"];
 
 const LABEL = "permissions".length + 2;
 
-export function explainText(shown: ExplanationView): string {
-  const { listener, direction, protocol, source, sourceNote, request, route, rule } = shown;
+/** `admin`: the address that was asked. */
+export function explainText(shown: ExplanationView, admin: string): string {
+  const { proxy, listener, direction, protocol, source, sourceNote, request, route, rule } = shown;
   const { local } = shown;
   const kind = protocol === null ? direction : `${direction}, ${protocol}`;
   const sections: [label: string, rows: Rows][] = [
+    ["proxy", [[proxyText(proxy, admin)]]],
     ["request", request ? [[`${request.method} ${request.host}${request.path}`]] : []],
     ["listener", [[`${listener} (${kind})`]]],
     ["source", source === null ? [] : [[source], ...sourceNote === "" ? [] : [[sourceNote]]]],
@@ -43,6 +45,10 @@ export function explainText(shown: ExplanationView): string {
     ["not known", shown.unknown.map((sentence) => [sentence])],
   ];
   return lines(sections.flatMap(([label, rows]) => section(label, rows)));
+}
+
+function proxyText({ id, service }: ExplanationView["proxy"], admin: string): string {
+  return `${id === "" ? service : `${id} of service ${service}`}, admin server ${admin}`;
 }
 
 function verdictText(

@@ -12,6 +12,7 @@ import {
   type CalleeVerdict,
   type ExplainedSplit,
   type ExplainedTarget,
+  type ExplainingProxy,
   type ExplanationView,
   nextCommands,
   verdictOf,
@@ -25,6 +26,7 @@ export type AskCallee = (split: SplitView, target: TargetView) => Promise<Callee
 
 /** Additions of the main thread and of Consul to the answers of the data paths. */
 export interface AskMesh {
+  readonly proxy: ExplainingProxy;
   readonly callee: AskCallee;
   /** Snapshots come from Consul. */
   readonly hasConsul: boolean;
@@ -58,6 +60,7 @@ export async function mergeExplained(
     };
   }));
   return {
+    proxy: ask.proxy,
     ...rest,
     ...verdictOf(first.explanation.answer, shown),
     workers: explanations.length,

@@ -6,7 +6,10 @@ import type { ExplanationView } from "./verdict.ts";
 import { type AskMesh, mergeExplained } from "./merge_explained.ts";
 import { explainText } from "./explain_text.ts";
 
+const AT = "127.0.0.1:19000";
+const PROXY_LINE = "proxy        web-proxy of service web, admin server 127.0.0.1:19000";
 const NO_MESH: AskMesh = {
+  proxy: { id: "web-proxy", service: "web" },
   callee: () => Promise.resolve(null),
   hasConsul: true,
   ownUri: "",
@@ -55,7 +58,7 @@ test("mergeExplained() lists configuration of the upstream, or of the service, t
     return await merged([{ ...explained, explanation }], { unfollowed });
   };
   const db = await mergedWith({});
-  assert.match(explainText(db), /\nunfollowed +service:default\/default\/db has x\n/);
+  assert.match(explainText(db, AT), /\nunfollowed +service:default\/default\/db has x\n/);
   assert.deepEqual((await mergedWith({ upstream: null, direction: "inbound" })).unfollowed, [
     "service has x",
   ]);
@@ -68,8 +71,9 @@ test("mergeExplained() is undefined when no worker answers", async () => {
 
 test("explainText() aligns every section", async () => {
   assert.equal(
-    explainText(await merged([0, 1].map(explainedBy))),
-    `request      PUT db/a
+    explainText(await merged([0, 1].map(explainedBy)), AT),
+    `${PROXY_LINE}
+request      PUT db/a
 listener     service:default/default/db (outbound, http)
 verdict      leaves this proxy; the last request was answered 503 by the other side
 route        routes[0] (/a*) to db
@@ -106,8 +110,9 @@ test("explainText() names the permission that decides and the unmet match of the
     local: null,
   };
   assert.equal(
-    explainText(shown),
-    `request      PUT db/a
+    explainText(shown, AT),
+    `${PROXY_LINE}
+request      PUT db/a
 listener     service:default/default/db (outbound, http)
 source       spiffe://a/shop
 verdict      refused with 403: permission 2

@@ -152,7 +152,15 @@ export interface CalleeVerdict {
   readonly permissions: readonly TriedPermission[];
 }
 
+/** The proxy that explains. */
+export interface ExplainingProxy {
+  /** Its id, or its configuration file. */
+  readonly id: string;
+  readonly service: string;
+}
+
 export interface ExplanationView extends Omit<Explanation, "splits" | "protocol"> {
+  readonly proxy: ExplainingProxy;
   readonly verdict: Verdict;
   /** The status of the response; 0: the connection is closed; `null`: it goes on, or is not known. */
   readonly status: number | null;

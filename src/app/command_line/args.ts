@@ -243,7 +243,9 @@ function parseDev(argv: readonly string[], env: Env): Command {
 function parseWaitReady(argv: readonly string[], env: Env): Command {
   const flags = flagsOf("wait-ready", argv, env, WAIT_READY_FLAGS);
   if (flags.helpWanted) return { kind: "help", topic: "wait-ready" };
-  const waitFor = readWhichProxy(flags, env);
+  // It may not have been started yet.
+  const first = { kind: "tcp", host: "127.0.0.1", port: 19_000 } as const;
+  const waitFor = readWhichProxy(flags, env, { kind: "address", admin: first });
   const catalog = flags.on("catalog");
   if (catalog && waitFor.kind === "proxy" && waitFor.wanted.flag === "config") {
     throw usage(
@@ -334,8 +336,12 @@ function parseCompletion(argv: readonly string[], env: Env): Command {
   throw usage(`Cannot print a completion script: ${got}; want ${SHELLS.join(", ")}`);
 }
 
-/** The proxy at `-admin`, or else the one that was started with the same flag. */
-function readWhichProxy(flags: FlagValues, env: Env): WhichProxy {
+/** The proxy at `-admin`, or else the one that was started with the same flag, or else `otherwise`. */
+function readWhichProxy(
+  flags: FlagValues,
+  env: Env,
+  otherwise: WhichProxy = { kind: "only" },
+): WhichProxy {
   const admin = readTcpAddress(flags, "admin", { emptyHost: "127.0.0.1", atLeastPort: 1 });
   const names = ["config", "proxy-id", "sidecar-for"] as const;
   const [name, other] = [...names.filter((name) => flags.given(name)), ...admin ? ["admin"] : []];
@@ -362,7 +368,7 @@ function readWhichProxy(flags: FlagValues, env: Env): WhichProxy {
       },
     };
   }
-  return { kind: "address", admin: { kind: "tcp", host: "127.0.0.1", port: 19_000 } };
+  return otherwise;
 }
 
 function parseHelp(argv: readonly string[]): Command {

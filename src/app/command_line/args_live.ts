@@ -85,7 +85,6 @@ export function readDoctor(
   if (first && admins.length > 0) {
     throw usage(`Cannot use -${first} with -admin: give one of them`);
   }
-  if (admins.length > 1) throw usage("Cannot use several -admin here: doctor looks at one proxy");
   return {
     proxy: given.length > 0 && admins.length === 0 ? readProxyOptions(flags) : undefined,
     running: admins.length > 0 ? { kind: "addresses", admins } : { kind: "all" },

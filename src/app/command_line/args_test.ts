@@ -276,6 +276,7 @@ for (
     const command = parseCommand(words, env);
     assert.ok(command.kind === "wait_ready");
     const { waitFor } = command;
+    assert.ok(waitFor.kind !== "only");
     const shown = waitFor.kind === "address"
       ? `${waitFor.admin.host}:${waitFor.admin.port}`
       : `${waitFor.wanted.flag} ${waitFor.wanted.value} ${waitFor.wanted.agent?.address ?? ""}`;

@@ -19,7 +19,8 @@ ${LOG_FLAGS}
 `);
 
 /** Rows for the commands that ask a running proxy. */
-const PROXY_CHOICE = `\
+const proxyChoice = (byDefault: string) =>
+  `\
   -sidecar-for ID [$CONNECT_SIDECAR_FOR]
       The proxy that was started with this, or is registered as ID-sidecar-proxy.
   -proxy-id ID [$CONNECT_PROXY_ID]
@@ -28,12 +29,14 @@ const PROXY_CHOICE = `\
       The proxy that was started with this file.
   -http-addr ADDRESS [$CONSUL_HTTP_ADDR]
       Only a proxy of this agent, or server; for several of one id on this machine.
-  -admin ADDRESS (default: 127.0.0.1:19000)
+  -admin ADDRESS (default: ${byDefault})
       The proxy with this admin server, whichever it is.`;
+
+const THE_PROXY = proxyChoice("the only proxy that runs on this machine");
 
 export const WAIT_READY_FLAGS = readFlagTable(`
 Flags
-${PROXY_CHOICE}
+${proxyChoice("127.0.0.1:19000")}
   -timeout DURATION (default: 30s)
       Give up after this long.
   -catalog
@@ -46,7 +49,7 @@ ${PROXY_CHOICE}
 
 export const UPGRADE_FLAGS = readFlagTable(`
 Flags
-${PROXY_CHOICE}
+${THE_PROXY}
   -timeout DURATION (default: 70s)
       Give up after this long. The proxy itself waits 65 s for the new process.
 `);
@@ -64,7 +67,7 @@ Flags
   -json
       Write each event as JSON, one a line.
 The proxy (one of these)
-${PROXY_CHOICE}
+${THE_PROXY}
 `);
 
 export const EXPLAIN_FLAGS = readFlagTable(`
@@ -80,7 +83,7 @@ Flags
   -json
       Write the answer as JSON.
 The proxy (one of these)
-${PROXY_CHOICE}
+${THE_PROXY}
 `);
 
 /** Rows for the commands that show several running proxies. */
@@ -151,8 +154,9 @@ ${SIDECARS_CHOICE}
 
 export const DOCTOR_FLAGS = readFlagTable(`
 Flags
-  -admin ADDRESS ... (default: the one proxy that runs on this machine)
-      Look at the running proxy with this admin server, [host]:port.
+  -admin ADDRESS ... (default: those that answer on ports 19000 to 19100 of 127.0.0.1)
+      Look at the running proxies with these admin servers, [host]:port; several are separated by
+      commas.
 ${ANSWER_FLAGS}
 `);
 

@@ -8,14 +8,14 @@
 import process from "node:process";
 import * as v from "valibot";
 import { type AskAdmin, askAdmin } from "../../admin/mod.ts";
-import { formatAddress, printable } from "../../base/mod.ts";
+import { printable } from "../../base/mod.ts";
 import { parseJson } from "../../wire/mod.ts";
 import { HELP_TOPICS, SHELLS } from "./args.ts";
 import { PLUGIN_WORDS } from "./args_plugin.ts";
 import { FLAGS, helpText } from "./help.ts";
 import type { FlagSpec } from "../flags/parse_flags.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
-import { runningProxies, type RunningProxy } from "../process/find_admin.ts";
+import { findSidecars, type FoundSidecar } from "../process/find_admin.ts";
 
 /** `about` follows a candidate where the shell shows explanations. */
 interface Candidate {
@@ -156,7 +156,7 @@ async function valuesOf(flag: FlagSpec, question: Question): Promise<Completion>
     case "proxy-id":
       return await running(question, ({ proxyId }) => proxyId);
     case "admin":
-      return await running(question, ({ admin }) => formatAddress({ ...admin, kind: "tcp" }));
+      return await running(question, ({ at }) => at);
   }
   return [];
 }
@@ -205,10 +205,18 @@ async function running(
 ): Promise<readonly Required<Candidate>[]> {
   const proxies = (await runningProxies(ask)).filter((proxy) => PLAIN.test(valueOf(proxy)));
   return proxies.map((proxy) => {
-    const at = formatAddress({ ...proxy.admin, kind: "tcp" });
     const name = proxy.proxyId || proxy.config;
-    return { value: valueOf(proxy), about: name === valueOf(proxy) ? at : `${name} at ${at}` };
+    const value = valueOf(proxy);
+    return { value, about: name === value ? proxy.at : `${name} at ${proxy.at}` };
   });
+}
+
+type RunningProxy = Pick<FoundSidecar, "admin" | "at"> & NonNullable<FoundSidecar["facts"]>;
+
+async function runningProxies(ask: AskAdmin): Promise<readonly RunningProxy[]> {
+  return (await findSidecars({ kind: "all" }, ask)).flatMap(({ admin, at, facts }) =>
+    facts ? [{ admin, at, ...facts }] : []
+  );
 }
 
 const Listeners = v.object({
@@ -219,12 +227,11 @@ const Listeners = v.object({
 async function upstreams(
   { given: { values }, ask }: Question,
 ): Promise<readonly Required<Candidate>[]> {
-  const meant = (await runningProxies(ask)).filter(({ admin, ...facts }) => {
-    const address = formatAddress({ ...admin, kind: "tcp" });
-    return (values.get("sidecar-for") ?? facts.sidecarFor) === facts.sidecarFor &&
-      (values.get("proxy-id") ?? facts.proxyId) === facts.proxyId &&
-      (values.get("admin") ?? address) === address;
-  });
+  const meant = (await runningProxies(ask)).filter(({ at, sidecarFor, proxyId }) =>
+    (values.get("sidecar-for") ?? sidecarFor) === sidecarFor &&
+    (values.get("proxy-id") ?? proxyId) === proxyId &&
+    (values.get("admin") ?? at) === at
+  );
   const lists = await Promise.all(meant.map(async ({ admin, proxyId, config }) => {
     const names = await outboundListeners(ask, admin);
     return names.map((value) => ({ value, about: `upstream of ${proxyId || config}` }));

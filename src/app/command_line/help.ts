@@ -152,12 +152,12 @@ matters and what to do about it: Consul and the rights of the token, the registr
 in the catalog, configuration that Postern does not follow, upstreams without instances, intentions
 that deny us, protocols that differ between caller and callee, intentions that decide nothing,
 certificates and the clock, ports, the application, descriptors, and what the running proxy says. It
-takes the flags of the proxy, or finds the one that runs; Consul is asked with the token that is
-given here. Changes nothing. Exits with 1 where traffic fails, with 0 if there are only warnings,
-with 2 for wrong usage. "postern check -online" is the same.
+takes the flags of the proxy, or looks at every proxy that runs on this machine; Consul is asked
+with the token that is given here. Changes nothing. Exits with 1 where traffic of a proxy fails,
+with 0 if there are only warnings, with 2 for wrong usage. "postern check -online" is the same.
 
 Examples:
-  # The one proxy that runs on this machine:
+  # Every proxy that runs on this machine:
   postern doctor
   # A registered sidecar, also before it is started:
   postern doctor -sidecar-for web-1 -token-file /etc/postern/token

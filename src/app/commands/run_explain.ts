@@ -1,7 +1,7 @@
 /** `postern explain`: has a running proxy explain what it would do with a request. @module */
 
 import process from "node:process";
-import { type AskAdmin, askAdmin, EXIT_CODE_HEADER } from "../../admin/mod.ts";
+import { type AdminAddress, type AskAdmin, askAdmin, EXIT_CODE_HEADER } from "../../admin/mod.ts";
 import { ERROR_CAUSES } from "../../base/error_causes.ts";
 import {
   type ErrorCode,
@@ -12,7 +12,14 @@ import {
   printable,
   ProxyError,
 } from "../../base/mod.ts";
-import { findProxy, type WhichProxy } from "../process/find_admin.ts";
+import {
+  choiceOf,
+  findProxy,
+  findSidecars,
+  type FoundSidecar,
+  shortName,
+  type WhichProxy,
+} from "../process/find_admin.ts";
 
 /** Longer than the proxy waits for its data workers and for Consul. */
 const ASK_TIMEOUT_MS = 10_000;
@@ -42,11 +49,13 @@ export interface ExplainOptions {
 /** Writes the answer to standard output; the exit code. */
 export async function runExplain(options: ExplainOptions): Promise<number> {
   try {
-    const { text, exitCode } = await explained(options, askAdmin);
+    const { text, note, exitCode } = await explained(options, askAdmin);
+    if (note !== undefined) process.stderr.write(`postern: ${printable(note)}\n`);
     process.stdout.write(text);
     return exitCode;
   } catch (error) {
-    process.stderr.write(`postern: ${printable(messageOf(error))}\n`);
+    const lines = messageOf(error).split("\n").map(printable);
+    process.stderr.write(`postern: ${lines.join("\n")}\n`);
     return NO_ANSWER;
   }
 }
@@ -58,14 +67,48 @@ export function explainCode(code: ErrorCode): number {
   return 0;
 }
 
-/** `exitCode`: 1: the request is refused or would fail. Throws, for people, without an answer. */
-export async function explained(
-  options: ExplainOptions,
-  ask: AskAdmin,
-): Promise<{ readonly text: string; readonly exitCode: number }> {
+interface ExplainedText {
+  readonly text: string;
+  /** Why this proxy was taken, where none was chosen. */
+  readonly note?: string;
+  /** 1: the request is refused or would fail. */
+  readonly exitCode: number;
+}
+
+/** Throws, for people, without an answer. */
+export async function explained(options: ExplainOptions, ask: AskAdmin): Promise<ExplainedText> {
+  if (options.proxy.kind === "only") {
+    const found = await findSidecars({ kind: "all" }, ask);
+    if (found.length > 1) return await explainedByOne(found, options, ask);
+  }
   const found = await findProxy(options.proxy, { ask });
   if (found.kind !== "found") throw new ProxyError("internal", `Cannot ask the proxy ${found.why}`);
-  const { admin } = found;
+  return await explainedBy(found.admin, options, ask);
+}
+
+/** Several proxies run: the only one that has the upstream is meant. */
+async function explainedByOne(
+  all: readonly FoundSidecar[],
+  options: ExplainOptions,
+  ask: AskAdmin,
+): Promise<ExplainedText> {
+  const { upstream } = options;
+  const answers = upstream === undefined ? [] : await Promise.all(all.map(async (found) => {
+    const answer = await explainedBy(found.admin, options, ask).catch(() => undefined);
+    return answer ? [{ found, answer }] : [];
+  }));
+  const [first, second] = answers.flat();
+  if (!first || second) throw new ProxyError("internal", `Cannot tell the proxy ${choiceOf(all)}`);
+  const note = `asked ${shortName(first.found)}, the only one of ${all.length} proxies here ` +
+    `with an upstream ${upstream}`;
+  return { ...first.answer, note };
+}
+
+async function explainedBy(
+  admin: AdminAddress,
+  options: ExplainOptions,
+  ask: AskAdmin,
+): Promise<ExplainedText> {
   const at = `the proxy at ${formatAddress({ ...admin, kind: "tcp" })}`;
   const question = { path: pathOf(options), timeoutMs: ASK_TIMEOUT_MS, limitBytes: LIMIT_BYTES };
   const { status, body, headers } = await ask(admin, question).catch((error) => {

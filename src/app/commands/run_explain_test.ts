@@ -88,6 +88,58 @@ for (
   });
 }
 
+/** Sidecars of `names` on ports 19000 and following; those of `having` have the upstream. */
+function several(names: readonly string[], having: readonly string[]): AskAdmin {
+  return ({ port }, { path }) => {
+    const name = names[port - 19_000];
+    if (name === undefined) return Promise.reject(new Error("connection refused"));
+    if (path === "/server_info") {
+      const node = { id: `${name}-sidecar-proxy`, cluster: name.replace(/-.*/, "") };
+      const body = JSON.stringify({ node, postern: { options: { sidecarFor: name } } });
+      return Promise.resolve({ status: 200, body });
+    }
+    const has = having.includes(name);
+    return Promise.resolve({ status: has ? 200 : 404, body: has ? `by ${name}` : "none" });
+  };
+}
+const ONLY = { ...OPTIONS, proxy: { kind: "only" } } as const;
+
+test("explained() asks the only proxy, or the only one with the upstream, and says so", async () => {
+  assert.deepEqual(await explained(ONLY, several(["web-1"], ["web-1"])), {
+    text: "by web-1",
+    exitCode: 0,
+  });
+  assert.deepEqual(await explained(ONLY, several(["web-1", "db-1", "batch-1"], ["batch-1"])), {
+    text: "by batch-1",
+    exitCode: 0,
+    note: "asked batch-1, the only one of 3 proxies here with an upstream db",
+  });
+});
+
+for (
+  const [name, options, having] of [
+    ["none of them has the upstream", ONLY, []],
+    ["both have the upstream", ONLY, ["web-1", "db-1"]],
+    ["the service itself is meant", { ...ONLY, upstream: undefined }, ["web-1"]],
+  ] as const
+) {
+  test(`explained() lists several proxies with their flags where ${name}`, async () => {
+    const message = `Cannot tell the proxy that is meant: 2 run on this machine; choose one:
+  -sidecar-for web-1  web-1-sidecar-proxy of service web, admin server 127.0.0.1:19000
+  -sidecar-for db-1   db-1-sidecar-proxy of service db, admin server 127.0.0.1:19001`;
+    await assert.rejects(explained(options, several(["web-1", "db-1"], having)), { message });
+  });
+}
+
+test("explained() lists two proxies of one id by their admin servers, and says where none runs", async () => {
+  await assert.rejects(explained(ONLY, several(["web-1", "web-1"], ["web-1"])), {
+    message: /\n {2}-admin 127\.0\.0\.1:19000 .*\n {2}-admin 127\.0\.0\.1:19001 /,
+  });
+  await assert.rejects(explained(ONLY, several([], [])), {
+    message: /^Cannot ask the proxy that is meant: no admin server answers on ports 19000 to 19100/,
+  });
+});
+
 test("explained() escapes control characters of the answer", async () => {
   const { ask } = admin(200, "a\x1b[2J\n");
   assert.equal((await explained(OPTIONS, ask)).text, "a\\u001b[2J\n");

@@ -85,7 +85,7 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
 }
 
 function flagText(waitFor: WhichProxy): string {
-  if (waitFor.kind === "address") return "";
+  if (waitFor.kind !== "proxy") return "";
   const { flag, value } = waitFor.wanted;
   return ` (-${flag} ${value})`;
 }

@@ -19,8 +19,9 @@ export interface WantedProxy {
   };
 }
 
-/** Selects a running proxy: by its admin server, or by the flag that it was started with. */
+/** Selects a running proxy: by its admin server, by the flag that it was started with, or as the only one. */
 export type WhichProxy =
+  | { readonly kind: "only" }
   | { readonly kind: "address"; readonly admin: Extract<Address, { kind: "tcp" }> }
   | { readonly kind: "proxy"; readonly wanted: WantedProxy };
 
@@ -34,18 +35,30 @@ export interface FoundSidecar {
   readonly admin: AdminAddress;
   /** `127.0.0.1:19000`. */
   readonly at: string;
+  /** `undefined`: it was not asked, or did not answer. */
+  readonly facts?: SidecarFacts;
+}
+
+/** What a running proxy says about itself; `""`: nothing. */
+interface SidecarFacts {
+  readonly service: string;
+  /** Service id that it is the sidecar of. */
+  readonly sidecarFor: string;
+  readonly proxyId: string;
+  /** Path of the configuration file. */
+  readonly config: string;
 }
 
 type FoundAdmin =
   | { readonly kind: "found"; readonly admin: AdminAddress }
-  /** `why` continues a message that begins "the proxy". */
+  /** `why` continues a message that begins "the proxy"; it may have several lines. */
   | { readonly kind: "missing"; readonly why: string };
 
 const ASK_TIMEOUT_MS = 2_000;
 const HOST = "127.0.0.1";
 
 const Info = v.object({
-  node: v.object({ id: v.string() }),
+  node: v.object({ id: v.string(), cluster: v.optional(v.string(), "") }),
   postern: v.object({
     pid: v.optional(v.number()),
     trust_domain: v.optional(v.string()),
@@ -75,13 +88,60 @@ export function shownMode(mode: ProxyMode, proxyId: string): Readonly<Record<str
   }
 }
 
-/** An address is taken as it is. */
-export function findProxy(
+/** An address is taken as it is. Of several proxies none is taken for the only one. */
+export async function findProxy(
   which: WhichProxy,
   options: { readonly ask: AskAdmin; readonly near?: AdminAddress },
 ): Promise<FoundAdmin> {
-  if (which.kind === "proxy") return findAdmin(which.wanted, options);
-  return Promise.resolve({ kind: "found", admin: which.admin });
+  switch (which.kind) {
+    case "address":
+      return { kind: "found", admin: which.admin };
+    case "proxy":
+      return await findAdmin(which.wanted, options);
+    case "only": {
+      const found = await findSidecars({ kind: "all" }, options.ask);
+      const [first, second] = found;
+      if (first && !second) return { kind: "found", admin: first.admin };
+      return { kind: "missing", why: first ? choiceOf(found) : `that is meant: ${NONE_RUNS}` };
+    }
+  }
+}
+
+const NONE_RUNS =
+  `no admin server answers on ports ${ADMIN_PORTS.at(0)} to ${ADMIN_PORTS.at(-1)} ` +
+  "of 127.0.0.1; start it, or give its -admin-bind, where it has one, as -admin";
+
+/** Lists them with the flag that chooses each. */
+export function choiceOf(found: readonly FoundSidecar[]): string {
+  const flags = found.map(({ at, facts }) => {
+    const flag = flagOf(facts);
+    const isUnique = flag !== "" && found.filter((one) => flagOf(one.facts) === flag).length === 1;
+    return isUnique ? flag : `-admin ${at}`;
+  });
+  const width = Math.max(...flags.map(({ length }) => length));
+  const rows = found.map(({ at, facts }, index) => {
+    return `  ${flags[index]?.padEnd(width)}  ${titleOf(facts)}, admin server ${at}`;
+  });
+  return [`that is meant: ${found.length} run on this machine; choose one:`, ...rows].join("\n");
+}
+
+function flagOf({ sidecarFor, proxyId, config }: SidecarFacts = NO_FACTS): string {
+  if (config !== "") return `-config ${config}`;
+  if (sidecarFor !== "") return `-sidecar-for ${sidecarFor}`;
+  return proxyId === "" ? "" : `-proxy-id ${proxyId}`;
+}
+
+function titleOf({ service, proxyId, config }: SidecarFacts = NO_FACTS): string {
+  const name = proxyId || config || "a proxy";
+  return service === "" ? name : `${name} of service ${service}`;
+}
+
+const NO_FACTS: SidecarFacts = { service: "", sidecarFor: "", proxyId: "", config: "" };
+
+/** A short name for lines and tables: `web-1`. */
+export function shortName({ at, facts = NO_FACTS }: FoundSidecar): string {
+  const { sidecarFor, proxyId, service } = facts;
+  return sidecarFor || proxyId || service || at;
 }
 
 /** `near`: the address to try first. */
@@ -157,26 +217,12 @@ export async function findRival(
     : `another Postern of ${proxyId} runs on this machine (${rivals}) and may have the same ports`;
 }
 
-/** A proxy that runs on this machine. */
-export interface RunningProxy {
-  readonly admin: AdminAddress;
-  /** `""`: it is the sidecar of no service id. */
-  readonly sidecarFor: string;
-  /** `""`: Consul has not said it yet, or there is no Consul. */
-  readonly proxyId: string;
-  /** Path of the configuration file, or `""`. */
-  readonly config: string;
-}
-
-/** The proxies whose admin servers have one of the usual ports. */
-export async function runningProxies(ask: AskAdmin): Promise<readonly RunningProxy[]> {
-  return (await answering(ask)).map(({ admin, info: { node, postern: { options } } }) => {
-    const proxyId = node.id || (options.proxyId ?? "");
-    // Agents derive the second id from the first.
-    const [, service = ""] = /^(.+)-sidecar-proxy$/.exec(proxyId) ?? [];
-    const { sidecarFor = service, config = "" } = options;
-    return { admin, sidecarFor, proxyId, config };
-  });
+function factsOf({ node, postern: { options } }: Info): SidecarFacts {
+  const proxyId = node.id || (options.proxyId ?? "");
+  // Agents derive the second id from the first.
+  const [, derived = ""] = /^(.+)-sidecar-proxy$/.exec(proxyId) ?? [];
+  const { sidecarFor = derived, config = "" } = options;
+  return { service: node.cluster, sidecarFor, proxyId, config };
 }
 
 /** The admin servers of proxies on this machine, without `own`. */
@@ -185,7 +231,7 @@ async function answering(ask: AskAdmin, own?: AdminAddress) {
   const all = await Promise.all(ports.map(async (port) => {
     const admin = { host: HOST, port };
     const info = await infoOf(admin, ask);
-    return info ? [{ info, admin, at: `${HOST}:${port}` }] : [];
+    return info ? [{ info, admin, at: `${HOST}:${port}`, facts: factsOf(info) }] : [];
   }));
   return all.flat();
 }
@@ -204,6 +250,18 @@ export async function findSidecars(
   const found = await answering(ask);
   if (which.kind === "all") return found;
   return found.filter(({ info }) => which.wanted.some((wanted) => isMeant(wanted, info)));
+}
+
+/** Those of addresses are asked for their facts, too. */
+export async function describedSidecars(
+  which: WhichSidecars,
+  ask: AskAdmin,
+): Promise<readonly FoundSidecar[]> {
+  return await Promise.all((await findSidecars(which, ask)).map(async (found) => {
+    if (found.facts) return found;
+    const info = await infoOf(found.admin, ask);
+    return info ? { ...found, facts: factsOf(info) } : found;
+  }));
 }
 
 /** The message of a command that shows several sidecars where there is none. */

@@ -6,6 +6,7 @@ import { askAdmin } from "../../../src/admin/mod.ts";
 import { statusText } from "../../../src/app/commands/live/run_status.ts";
 import { followTap } from "../../../src/app/commands/live/run_tap.ts";
 import { readAll, topRows } from "../../../src/app/commands/live/run_top.ts";
+import { describedSidecars } from "../../../src/app/process/find_admin.ts";
 import type { Postern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
 import { startFilePair } from "../../kit/mesh/file_pair.ts";
@@ -47,27 +48,37 @@ test("status, top and tap show two sidecars and what passes between them", async
   );
 
   const ending = new AbortController();
-  const lines = { all: [] as string[], denied: [] as string[], notes: [] as string[] };
+  const lines = {
+    all: [] as string[],
+    denied: [] as string[],
+    text: [] as string[],
+    notes: [] as string[],
+  };
+  const described = await describedSidecars(which, askAdmin);
   const follow = (at: 0 | 1, query: string, taken: string[]) =>
-    followTap(found[at], {
+    followTap(described[at] ?? found[at], {
       query,
-      json: true,
+      json: taken !== lines.text,
       signal: ending.signal,
       screen,
-      name: "",
+      names: taken === lines.text,
       write: (line) => void taken.push(line),
       note: (text) => void lines.notes.push(text),
     });
-  const following = [follow(0, "header=x-tag", lines.all), follow(1, "denied", lines.denied)];
+  const following = [
+    follow(0, "header=x-tag", lines.all),
+    follow(1, "denied", lines.denied),
+    follow(1, "denied", lines.text),
+  ];
   await using client = await RawClient.open(pair.upstream);
   const statusFor = async (path: string) => {
     client.send(`GET ${path} HTTP/1.1\r\nHost: db\r\nX-Tag: blue\r\nAuthorization: x1y2\r\n\r\n`);
     return statusOf(await client.response());
   };
-  // The tap of each sidecar is open once a first request is seen.
-  await eventually("both taps are open", async () => {
+  // Each tap is open once a first request is seen.
+  await eventually("all taps are open", async () => {
     assert.equal(await statusFor("/admin/first"), 403);
-    return lines.all.length > 0 && lines.denied.length > 0;
+    return lines.all.length > 0 && lines.denied.length > 0 && lines.text.length > 0;
   });
   const before = await readAll(found, askAdmin);
   for (const path of ["/a?key=secret", "/b", "/admin/keys"]) {
@@ -76,10 +87,14 @@ test("status, top and tap show two sidecars and what passes between them", async
   const after = await readAll(found, askAdmin);
   await eventually("the lines have come", () => {
     return lines.all.some((line) => line.includes("/admin/keys")) &&
-      lines.denied.some((line) => line.includes("/admin/keys"));
+      lines.denied.some((line) => line.includes("/admin/keys")) &&
+      lines.text.some((line) =>
+        / 403 +\S+ms web => db GET \/admin\/keys intention_denied, .* \(inbound, /.test(line)
+      );
   });
+  assert.ok(lines.text.every((line) => line.startsWith("db ")), lines.text.join("\n"));
   ending.abort();
-  assert.deepEqual(await Promise.all(following), [true, true]);
+  assert.deepEqual(await Promise.all(following), [true, true, true]);
   const shown = lines.all.map((line) => JSON.parse(line)).filter(({ path }) =>
     /^\/[ab]$/.test(path)
   );

@@ -19,6 +19,8 @@ import { fittingConnections } from "../../process/descriptors.ts";
 import {
   findProxy,
   findSidecars,
+  type FoundSidecar,
+  noneFound,
   type WantedProxy,
   type WhichSidecars,
 } from "../../process/find_admin.ts";
@@ -59,7 +61,7 @@ import {
 } from "./running_proxy.ts";
 
 export interface DoctorOptions {
-  /** The proxy by its flags; `undefined`: the one that runs. */
+  /** The proxy by its flags; `undefined`: those of `running`. */
   readonly proxy: ProxyOptions | undefined;
   readonly running: WhichSidecars;
   /** Reads the command line with these flags added. */
@@ -70,19 +72,68 @@ export interface DoctorOptions {
 
 /** 0: traffic is carried, perhaps with warnings; 1: some of it fails. Throws for wrong usage. */
 export async function runDoctor(options: DoctorOptions): Promise<number> {
-  const report = await doctorReport(options, askAdmin);
+  const reports = await doctorReports(options, askAdmin);
+  const screen = screenOf(options);
   const text = options.json
-    ? `${escapeUnseen(JSON.stringify(report))}\n`
-    : doctorLines(report, screenOf(options)).map((line) => `${line}\n`).join("");
+    ? `${escapeUnseen(JSON.stringify({ proxies: reports }))}\n`
+    : reports.map((report) => doctorLines(report, screen).map((line) => `${line}\n`).join(""))
+      .join("\n");
   process.stdout.write(text);
-  return doctorExitCode(report);
+  return Math.max(...reports.map(doctorExitCode));
 }
 
-export async function doctorReport(options: DoctorOptions, ask: AskAdmin): Promise<DoctorReport> {
-  const known = options.proxy ? undefined : await theRunning(options.running, ask);
-  const proxy = options.proxy ?? options.read(
-    known ? flagsOfRunning(known, agentAddressText(undefined, process.env)) : [],
-  );
+/** Each holds connections to the agent, which allows 200 of one address. */
+const AT_ONCE = 4;
+
+/** One for each proxy that is meant. */
+export async function doctorReports(
+  options: DoctorOptions,
+  ask: AskAdmin,
+): Promise<readonly DoctorReport[]> {
+  if (options.proxy) return [await reportOf(options.proxy, undefined, ask)];
+  const found = await findSidecars(options.running, ask);
+  if (found.length === 0) throw new ProxyError("usage", noneFound(options.running));
+  const reports: DoctorReport[] = [];
+  for (let first = 0; first < found.length; first += AT_ONCE) {
+    const some = found.slice(first, first + AT_ONCE);
+    reports.push(
+      ...await Promise.all(some.map(async (one) => {
+        try {
+          return await reportOfRunning(one, options, ask);
+        } catch (error) {
+          // Others of this machine can still be examined.
+          if (found.length === 1) throw error;
+          const finding = findingsOf("running").failure({
+            what: messageOf(error),
+            why: "nothing is known about its traffic",
+            fix: `give its flags: postern doctor -sidecar-for ID`,
+          });
+          return { proxy: `the proxy at ${one.at}`, findings: [finding] };
+        }
+      })),
+    );
+  }
+  return reports;
+}
+
+async function reportOfRunning(
+  found: FoundSidecar,
+  { read }: DoctorOptions,
+  ask: AskAdmin,
+): Promise<DoctorReport> {
+  const known = await readRunning(found, ask).catch((error) => {
+    throw new ProxyError("usage", `Cannot ask the proxy at ${found.at}: ${whyUnread(error)}`);
+  });
+  const flags = flagsOfRunning(known, agentAddressText(undefined, process.env));
+  return await reportOf(read(flags), known, ask);
+}
+
+/** `known`: the running proxy of these flags, where it is known already. */
+async function reportOf(
+  proxy: ProxyOptions,
+  known: ExaminedProxy | undefined,
+  ask: AskAdmin,
+): Promise<DoctorReport> {
   const findRunning = async (proxyId: string) => known ?? await runningOf(proxy, proxyId, ask);
   const usualId = proxy.mode.kind === "agent" ? usualIdOf(proxy.mode) : "";
   try {
@@ -211,26 +262,6 @@ async function registrationOf(
   const timer = systemClock.after(REGISTRATION_WAIT_MS, () => late.resolve(undefined));
   return await Promise.race([firstRegistration(agent, proxyId), late.promise])
     .finally(() => timer.cancel());
-}
-
-/** The one proxy that runs; throws `usage` where that is not one. */
-async function theRunning(which: WhichSidecars, ask: AskAdmin): Promise<ExaminedProxy> {
-  const found = await findSidecars(which, ask);
-  const [first, second] = found;
-  if (!first || second) {
-    const list = found.map(({ at }) => at).join(", ");
-    throw new ProxyError(
-      "usage",
-      `Cannot tell which proxy is meant: ${
-        first ? `there are several, at ${list}` : "none runs on this machine"
-      }; give -sidecar-for ID, other flags of the proxy, or -admin ADDRESS`,
-    );
-  }
-  try {
-    return await readRunning(first, ask);
-  } catch (error) {
-    throw new ProxyError("usage", `Cannot ask the proxy at ${first.at}: ${whyUnread(error)}`);
-  }
 }
 
 /** The process of these flags, where its admin server is one of those that are searched. */

@@ -6,9 +6,10 @@ import { askAdmin, followAdmin } from "../../../admin/mod.ts";
 import { escapeUnseen, messageOf, printable } from "../../../base/mod.ts";
 import { parseJson } from "../../../wire/mod.ts";
 import {
-  findSidecars,
+  describedSidecars,
   type FoundSidecar,
   noneFound,
+  shortName,
   type WhichSidecars,
 } from "../../process/find_admin.ts";
 import { paint, type Screen, screenOf, tint, type Tone } from "./terminal.ts";
@@ -48,7 +49,7 @@ type TapLine = v.InferOutput<typeof Line>;
 
 /** Ends when every sidecar has ended its stream, or by Ctrl-C. 1: none could be followed. */
 export async function runTap(options: TapOptions): Promise<number> {
-  const found = await findSidecars(options.which, askAdmin);
+  const found = await describedSidecars(options.which, askAdmin);
   if (found.length === 0) {
     process.stderr.write(`postern: ${noneFound(options.which)}\n`);
     return 1;
@@ -68,7 +69,7 @@ export async function runTap(options: TapOptions): Promise<number> {
       write: (line) => process.stdout.write(`${line}\n`),
       note: (text) => process.stderr.write(`postern: ${printable(text)}\n`),
       screen,
-      name: several ? sidecar.at : "",
+      names: several,
     })
   ));
   return ends.some((isFollowed) => isFollowed) ? 0 : 1;
@@ -77,17 +78,20 @@ export async function runTap(options: TapOptions): Promise<number> {
 interface FollowTapOptions extends Pick<TapOptions, "query" | "json"> {
   readonly signal: AbortSignal;
   readonly screen: Screen;
-  /** Written before each line; `""`: nothing. */
-  readonly name: string;
+  /** The name of the sidecar stands before each line. */
+  readonly names: boolean;
   write(line: string): void;
   note(text: string): void;
 }
 
 /** True: the sidecar has streamed. */
 export async function followTap(
-  { admin, at }: FoundSidecar,
-  { query, json, signal, screen, name, write, note }: FollowTapOptions,
+  sidecar: FoundSidecar,
+  { query, json, signal, screen, names, write, note }: FollowTapOptions,
 ): Promise<boolean> {
+  const { admin, at, facts } = sidecar;
+  const name = names ? shortName(sidecar) : "";
+  const service = facts?.service || "app";
   let isRefused = false;
   try {
     const answer = await followAdmin(admin, {
@@ -102,7 +106,9 @@ export async function followTap(
           isRefused = true;
           return note(`${at}: ${data}`);
         }
-        for (const line of data.split("\n")) write(json ? jsonOf(line, name) : shown(line));
+        for (const line of data.split("\n")) {
+          write(json ? jsonOf(line, names ? at : "", name) : shown(line));
+        }
       },
     });
     if (!answer) return !isRefused;
@@ -118,28 +124,36 @@ export async function followTap(
 
   function shown(line: string): string {
     try {
-      return tapText(v.parse(Line, parseJson(line)), { screen, name });
+      return tapText(v.parse(Line, parseJson(line)), { screen, name, service });
     } catch {
       return escapeUnseen(line);
     }
   }
 }
 
-/** The line as it came, with the sidecar's address where there are several. */
-function jsonOf(line: string, name: string): string {
+/** The line as it came, with the sidecar's address and name where there are several. */
+function jsonOf(line: string, admin: string, sidecar: string): string {
   const text = escapeUnseen(line);
-  return name === "" ? text : text.replace(/^{/, `{"admin":${JSON.stringify(name)},`);
+  if (admin === "") return text;
+  const added = escapeUnseen(JSON.stringify({ admin, sidecar })).slice(1, -1);
+  return text.startsWith("{") ? `{${added},${text.slice(1)}` : text;
 }
 
 function tapText(
   line: TapLine,
-  { screen, name }: { readonly screen: Screen; readonly name: string },
+  { screen, name, service }: {
+    readonly screen: Screen;
+    readonly name: string;
+    /** The service itself, which inbound traffic goes to. */
+    readonly service: string;
+  },
 ): string {
   const { at, kind, direction, caller, upstream, endpoint, durationMs, code, rule } = line;
   const { headers, responseHeaders, attempts, route, reason } = line;
   const time = at.slice(11);
-  const whom = direction === "inbound" ? `${caller} => app` : `${caller} => ${upstream}`;
+  const whom = `${caller} => ${direction === "inbound" ? service : upstream}`;
   const details = [
+    ...direction === "inbound" ? ["inbound"] : [],
     ...endpoint === "" ? [] : [`at ${endpoint}`],
     ...route === "" ? [] : [`route ${route}`],
     ...attempts > 1 ? [`${attempts} attempts`] : [],
@@ -153,7 +167,7 @@ function tapText(
   const outcome = kind === "request" ? String(line.status || "-") : code === "" ? "ok" : "ended";
   const why = [code, reason, code === "" ? "" : rule].filter((text) => text !== "").join(", ");
   return [
-    ...name === "" ? [] : [paint(tint(name.replace(/^127\.0\.0\.1(?=:)/, ""), "dim"), screen)],
+    ...name === "" ? [] : [paint(tint(name, "dim"), screen)],
     paint(tint(time, "dim"), screen),
     paint(tint(outcome.padStart(5), toneOf(line)), screen),
     `${durationMs.toFixed(1)}ms`.padStart(10),

@@ -2,4 +2,5 @@
 export { hashText } from "./consistent_hash.ts";
 export { DEFAULT_OUTLIER, judgeHealth, outlierPolicy } from "./health.ts";
 export * from "./pool.ts";
+export { instanceName } from "./types.ts";
 export type { Endpoint, EndpointState, LoadBalancing, OutlierPolicy } from "./types.ts";

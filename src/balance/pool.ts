@@ -103,6 +103,15 @@ export class EndpointPool {
     return this.#live.firstEjected(nowMs, options?.exclude);
   }
 
+  /** Failures in a row that eject. */
+  get maxFailures(): number {
+    return this.#outlier.maxFailures;
+  }
+
+  get size(): number {
+    return this.#records.size;
+  }
+
   /** Whether `state` is one of this pool's endpoints now. */
   has(state: EndpointState): boolean {
     return this.#records.get(keyOf(state.endpoint)) === state;

@@ -1,6 +1,6 @@
 /** Types of balancing: endpoints, policies of picks, policies of ejections. @module */
 
-import type { TrafficRow } from "../base/mod.ts";
+import { formatAddress, type TrafficRow } from "../base/mod.ts";
 
 export interface Endpoint {
   /** Unique within its target: node and service id. */
@@ -9,6 +9,11 @@ export interface Endpoint {
   readonly port: number;
   /** 1..128, from the instance's weight for its health. */
   readonly weight: number;
+}
+
+/** Consul's service id, where Consul gave the id (`dc1/node/service-id`), else the address. */
+export function instanceName({ id, host, port }: Endpoint): string {
+  return id.slice(id.lastIndexOf("/") + 1) || formatAddress({ kind: "tcp", host, port });
 }
 
 /** The balancing policy of the discovery chain. */

@@ -11,6 +11,7 @@ export const EVENT_KINDS = [
   "source",
   "listener",
   "secret",
+  "process",
 ] as const;
 
 export type EventKind = (typeof EVENT_KINDS)[number];
@@ -40,3 +41,31 @@ export interface ProxyEvent extends Required<Omit<NewEvent, "isLogged">> {
   /** Wall clock. */
   readonly atMs: number;
 }
+
+/**
+ * A condition of one data path began or ended: an ejected endpoint, a paused plugin, a limit that refuses.
+ * Plain data, sent between threads.
+ */
+export interface ConditionChange {
+  /** The same in every data path. */
+  readonly key: string;
+  readonly isOn: boolean;
+  /** More than 1: it began so many times within a minute, and only the last time is reported. */
+  readonly times: number;
+  /** Connections and requests that were refused, where it ended. */
+  readonly refused: number;
+  /** Absent: nothing is reported, as for the ejection of an endpoint that is gone. */
+  readonly event: NewEvent | undefined;
+}
+
+/** Takes changes of one data path; no further ones are sent before it resolves. */
+export type TakeConditions = (changes: readonly ConditionChange[]) => Promise<void>;
+
+/** Reports conditions of a data path. Each `ended` belongs to a `began` of the same key. */
+export interface Conditions {
+  /** False: it began so often that it is only counted, and should have no log line. */
+  began(key: string, event: NewEvent): boolean;
+  ended(key: string, event?: NewEvent, refused?: number): void;
+}
+
+export const NO_CONDITIONS: Conditions = { began: () => true, ended() {} };

@@ -1,5 +1,6 @@
 /** Events of instances as the catalog has them. Pure. @module */
 
+import { instanceName } from "../balance/mod.ts";
 import { formatAddress, type NewEvent } from "../base/mod.ts";
 import type { Snapshot, TargetPart } from "../snapshot/mod.ts";
 import { targetName } from "./chain_events.ts";
@@ -57,22 +58,22 @@ function changesOf(was: TargetPart, now: TargetPart): Change[] {
     const old = usable.get(one.id);
     if (!old) {
       const isBack = failing.has(one.id);
-      if (isBack) add("passing", `${nameOf(one)} passing again`);
-      else add("added", `${nameOf(one)} added at ${addressOf(one)}`);
+      if (isBack) add("passing", `${instanceName(one)} passing again`);
+      else add("added", `${instanceName(one)} added at ${addressOf(one)}`);
     } else if (addressOf(old) !== addressOf(one)) {
-      add("moved", `${nameOf(one)} moved from ${addressOf(old)} to ${addressOf(one)}`);
+      add("moved", `${instanceName(one)} moved from ${addressOf(old)} to ${addressOf(one)}`);
     } else if (old.weight !== one.weight) {
-      add("moved", `weight of ${nameOf(one)} ${old.weight} to ${one.weight}`);
+      add("moved", `weight of ${instanceName(one)} ${old.weight} to ${one.weight}`);
     }
   }
   for (const one of now.unhealthy) {
     if (failing.has(one.id)) continue;
     const why = one.checks && one.checks.length > 0 ? ` (${one.checks.join(", ")})` : "";
-    add("critical", `${nameOf(one)} critical${why}`);
+    add("critical", `${instanceName(one)} critical${why}`);
   }
   const present = new Set([...now.endpoints, ...now.unhealthy].map(({ id }) => id));
   for (const one of [...was.endpoints, ...was.unhealthy]) {
-    if (!present.has(one.id)) add("removed", `${nameOf(one)} removed`);
+    if (!present.has(one.id)) add("removed", `${instanceName(one)} removed`);
   }
   return changes;
 }
@@ -92,15 +93,6 @@ function effectOf(was: TargetPart, now: TargetPart): string {
   const count = now.endpoints.length;
   if (count === 0) return `no usable instance: ${now.lack}`;
   return `${count} usable instance${count === 1 ? "" : "s"}, ${was.endpoints.length} before`;
-}
-
-/** Ids are `dc1/node/service-id` where Consul gave them. */
-function idOf({ id }: Instance): string {
-  return id.slice(id.lastIndexOf("/") + 1);
-}
-
-function nameOf(one: Instance): string {
-  return idOf(one) || addressOf(one);
 }
 
 function addressOf({ host, port }: Instance): string {

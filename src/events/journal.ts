@@ -137,6 +137,7 @@ const LINES: Readonly<Record<EventKind, string>> = {
   source: "source changed",
   listener: "listener changed",
   secret: "secret changed",
+  process: "process changed",
 };
 
 function cut(text: string, chars: number): string {

@@ -1,3 +1,4 @@
 /** Events: what has changed, and what that has ended. @module */
 export * from "./journal.ts";
+export * from "./worker_conditions.ts";
 export { firstSnapshotEvent, snapshotEvents } from "./snapshot_events.ts";

@@ -4,11 +4,13 @@ import {
   type Clock,
   Deadlines,
   type Log,
+  NO_CONDITIONS,
   prepareRegexes,
   ProxyError,
   type Sample,
   Stats,
   systemRandom,
+  type TakeConditions,
   turnClock,
 } from "../base/mod.ts";
 import { ClientCertElements, HELD_LIMIT_BYTES, HeldBytes, RequestIds } from "../http/mod.ts";
@@ -34,6 +36,7 @@ import { type Columns, Listeners, type ListenersOptions } from "./listen/listene
 import { pluginsOf } from "./listen/listener_plugins.ts";
 import { LiveConnections, type PublishEffect } from "./core/live_connections.ts";
 import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
+import { ConditionReporter } from "./observe/condition_reporter.ts";
 import { connectionLog, FailureSummary } from "./observe/failure_summary.ts";
 import { type ConnectionObserver, NO_OBSERVERS } from "./observe/observers.ts";
 import { type OpenTap, type TakeTapped, Tap } from "./observe/tap.ts";
@@ -63,6 +66,8 @@ export interface DataPathOptions extends ListenersOptions {
   readonly takeLine?: TakeLine;
   /** Takes finished spans; default: there is no tracing. */
   readonly takeSpan?: TakeSpan;
+  /** Takes conditions that began or ended; default: they are only logged. */
+  readonly takeConditions?: TakeConditions;
   /** Takes the lines of taps; default: there are no taps. */
   readonly takeTapped?: TakeTapped;
 }
@@ -106,6 +111,7 @@ export class DataPath {
   readonly #generations: Generations;
   readonly #callees: ProxyCallees;
   readonly #traffic: TrafficTable;
+  readonly #conditions: ConditionReporter | undefined;
   #connectionLog: ConnectionObserver | undefined;
   #taps: readonly Tap[] = [];
   #prepared: Prepared | undefined;
@@ -131,6 +137,8 @@ export class DataPath {
       draining: false,
       drainingInbound: false,
     };
+    this.#conditions = options.takeConditions &&
+      new ConditionReporter(clock, options.takeConditions);
     const heldBytes = options.heldBytes ?? HELD_LIMIT_BYTES;
     const held = new HeldBytes(heldBytes, () => engine.collect());
     this.#context = {
@@ -148,6 +156,7 @@ export class DataPath {
         limit: Math.ceil(handshakeLimit(maxConnections) / workers),
       }),
       sums: new FailureSummary({ clock, log }),
+      conditions: this.#conditions ?? NO_CONDITIONS,
       held,
       requestIds: new RequestIds(),
       clientCerts: new ClientCertElements(),
@@ -406,6 +415,7 @@ export class DataPath {
     this.#listeners.end();
     this.#context.live.endAll("closed", "the proxy is stopping");
     this.#context.sums.flush();
+    this.#conditions?.close();
     this.abandon();
     void this.#generations.close();
   }

@@ -1,6 +1,12 @@
 /** Calls between main thread and data worker: `ask` has a result, `tell` has none. @module */
 
-import { type ErrorCode, type LogLevel, messageOf, ProxyError } from "../../base/mod.ts";
+import {
+  type ErrorCode,
+  type LogLevel,
+  messageOf,
+  ProxyError,
+  type TakeConditions,
+} from "../../base/mod.ts";
 import type { ListeningSocket } from "../../net/mod.ts";
 import type { OpenSharedCells } from "../../plugin/mod.ts";
 import type {
@@ -180,6 +186,7 @@ export interface MainCalls {
   /** An idle upstream is used. */
   firstUse(upstreamId: string): void;
   spans: SendSpans;
+  conditions: TakeConditions;
   tapped: TakeTapped;
   authorize: RemoteAuthorize;
   fetchCertificate: FetchCertificate;

@@ -1,6 +1,6 @@
 /** The data plane in worker threads. A worker that dies is replaced. @module */
 
-import { type LogLevel, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
+import { formatSpanMs, type LogLevel, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
 import { duplicate, type ListeningSocket, shareOut } from "../../net/mod.ts";
 import { type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
 import {
@@ -11,6 +11,7 @@ import {
   SharedCounts,
 } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
+import { WorkerConditions } from "../../events/mod.ts";
 import { Channel, type MainCalls, type Port, type WorkerCalls } from "./channel.ts";
 import { type DataPlane, OpenTaps, type PlaneOptions } from "./plane.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
@@ -33,6 +34,7 @@ interface DataWorkerOptions {
   readonly plane: WorkerPlaneOptions;
   readonly lendCells: OpenSharedCells;
   readonly taps: OpenTaps;
+  readonly conditions: WorkerConditions;
   level(): LogLevel;
   /** Sockets for the next thread; `undefined`: it accepts at once. */
   takeInherited(): readonly ListeningSocket[] | undefined;
@@ -65,6 +67,8 @@ class DataWorker implements RolloutMember {
   #restart: Timer | undefined;
   #restartMs = RESTART_MS / 2;
   #startedMs = 0;
+  /** When the last thread died, until another one serves. */
+  #diedMs: number | undefined;
   #startTimeoutMs = START_TIMEOUT_MS;
   #late: Timer | undefined;
   #closed = false;
@@ -93,11 +97,25 @@ class DataWorker implements RolloutMember {
     if (!channel) return [];
     this.published = snapshot;
     try {
-      return await channel.ask("publish", columns);
+      const effects = await channel.ask("publish", columns);
+      this.#replaced();
+      return effects;
     } catch (error) {
       if (this.#channel === channel) throw error;
       return [];
     }
+  }
+
+  #replaced(): void {
+    if (this.#diedMs === undefined) return;
+    const { worker, plane: { clock, report } } = this.#options;
+    const afterMs = clock.monotonic() - this.#diedMs;
+    this.#diedMs = undefined;
+    report?.({
+      kind: "process",
+      subject: `worker ${worker}`,
+      text: `data worker ${worker} was replaced after ${formatSpanMs(afterMs + 999)}`,
+    });
   }
 
   abandon(): void {
@@ -162,7 +180,7 @@ class DataWorker implements RolloutMember {
   }
 
   #spawn(): void {
-    const { plane, lendCells, taps } = this.#options;
+    const { worker, plane, lendCells, taps, conditions } = this.#options;
     const { clock, createWorker = createDataWorker, onLines, onFirstUse } = plane;
     const thread = this.#thread = createWorker();
     this.#startedMs = clock.monotonic();
@@ -171,6 +189,7 @@ class DataWorker implements RolloutMember {
       lines: onLines,
       firstUse: (upstreamId) => onFirstUse?.(upstreamId),
       spans: plane.sendSpans,
+      conditions: (changes) => Promise.resolve(conditions.take(worker, changes)),
       tapped: (id, lines, dropped) => Promise.resolve(taps.take(id, lines, dropped)),
       authorize: plane.remoteAuthorize,
       fetchCertificate: plane.fetchCertificate,
@@ -214,7 +233,7 @@ class DataWorker implements RolloutMember {
 
   #died(thread: Worker, reason: string): void {
     if (this.#thread !== thread) return;
-    const { worker, counts, plane: { clock, log } } = this.#options;
+    const { worker, counts, conditions, plane: { clock, log, report } } = this.#options;
     const channel = this.#channel;
     this.#late?.cancel();
     this.#thread = undefined;
@@ -225,13 +244,29 @@ class DataWorker implements RolloutMember {
     const connections = counts.of(worker, PROCESS_COLUMN);
     counts.clearRow(worker);
     channel?.close();
+    conditions.forget(worker);
     this.#first.resolve();
     if (this.#closed) return;
     log.error("data worker died; starting another", { worker, connections, reason });
+    this.#diedMs ??= clock.monotonic();
+    report?.({
+      kind: "process",
+      subject: `worker ${worker}`,
+      text: `data worker ${worker} died: ${errorLine(reason)}`,
+      effect: connections === 0 ? "" : `${connections} connections ended`,
+      severity: "error",
+      isLogged: true,
+    });
     const young = clock.monotonic() - this.#startedMs < YOUNG_MS;
     this.#restartMs = young ? Math.min(this.#restartMs * 2, RESTART_MAX_MS) : RESTART_MS;
     this.#restart = clock.after(this.#restartMs, () => this.#spawn());
   }
+}
+
+/** Bun's message begins with an excerpt of the code. */
+function errorLine(message: string): string {
+  const [line] = /^\s*(?:uncaught )?\w*error: .*/im.exec(message) ?? message.split("\n");
+  return (line ?? "").trim();
 }
 
 function createDataWorker(): Worker {
@@ -267,12 +302,15 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   const taps = new OpenTaps((open) => {
     for (const worker of workers) void worker.ask("setTaps", open);
   });
+  const { report = () => {} } = options;
+  const conditions = new WorkerConditions({ clock, report, workers: count });
   const workers = Array.from({ length: count }, (_, worker) =>
     new DataWorker({
       worker,
       counts,
       plane: options,
       taps,
+      conditions,
       lendCells: async (key, length) => await cells.lend(key, length),
       level: () => level,
       takeInherited() {

@@ -35,6 +35,11 @@ test("createWorkerPlane() serves from every worker and replaces one that dies", 
         listeners.length === 2 && listeners.every(({ state }) => state === "listening")
       );
   });
+  const events = rig.events.map(({ text, effect = "" }) => `${text}: ${effect}`).join("\n");
+  assert.match(
+    events,
+    /^data worker 0 died: .*killed by the test: 2 connections ended\n.* 0 was replaced after \ds: $/,
+  );
   await second.exchange(HELLO);
   await waitForEcho(rig.upstream);
   const again = await rig.oneEach();

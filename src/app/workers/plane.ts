@@ -29,6 +29,7 @@ import {
   type ViewOptions,
 } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
+import { WorkerConditions } from "../../events/mod.ts";
 import { FailureContainer } from "./contain_failures.ts";
 import { type ProgramStart, spawnProcess } from "./spawn_process.ts";
 import { Rollout, type RolloutMember } from "./rollout.ts";
@@ -132,8 +133,13 @@ export function createLocalPlane(
   const { accessLines, inherited } = options;
   const counts = SharedCounts.create(1);
   const spans = new SpanOutbox(options.clock, options.sendSpans);
+  const conditions = options.report &&
+    new WorkerConditions({ ...options, report: options.report, workers: 1 });
   const path = new DataPath({
     ...options,
+    ...(conditions && {
+      takeConditions: (changes) => Promise.resolve(conditions.take(0, changes)),
+    }),
     takeSpan: spans.take,
     takeTapped: (id, lines, dropped) => Promise.resolve(taps.take(id, lines, dropped)),
     engine,

@@ -100,6 +100,7 @@ function start(
     log,
     takeLine: accessLines.take,
     takeSpan: spans.take,
+    takeConditions: (changes) => main.ask("conditions", changes),
     takeTapped: (id, lines, dropped) => main.ask("tapped", id, lines, dropped),
     counts: new SharedCounts(counts),
     inherited: inherited && new InheritedSockets(inherited, { held: true }),

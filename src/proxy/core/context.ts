@@ -1,7 +1,7 @@
 /** The context that all listeners of a data path share. @module */
 
 import type { Generations } from "../../plugin/mod.ts";
-import type { Clock, Deadlines, Log, Stats } from "../../base/mod.ts";
+import type { Clock, Conditions, Deadlines, Log, Stats } from "../../base/mod.ts";
 import type { ClientCertElements, HeldBytes, RequestIds } from "../../http/mod.ts";
 import type { Engine } from "../../net/mod.ts";
 import type { SharedLimiter } from "./admission.ts";
@@ -29,6 +29,7 @@ export interface Context {
   readonly live: LiveConnections;
   readonly handshakes: Handshakes;
   readonly sums: FailureSummary;
+  readonly conditions: Conditions;
   readonly requestIds: RequestIds;
   readonly clientCerts: ClientCertElements;
   /** Account of the bytes that this thread holds for slow peers. */
@@ -41,7 +42,7 @@ export interface Context {
 
 /** The part for the upstream side: without listeners, limits and policies. */
 export interface UpstreamContext
-  extends Pick<Context, "engine" | "clock" | "deadlines" | "log" | "stats"> {
+  extends Pick<Context, "engine" | "clock" | "deadlines" | "log" | "stats" | "conditions"> {
   /** Access log and plugins show local addresses, so their presence matters. */
   readonly facts: Pick<Facts, "trusts" | "accessLog" | "plugins">;
 }

@@ -310,8 +310,14 @@ test("an instance that refuses us while another answers is ejected, and the log 
   assert.equal(until, new Date(path.clock.now() + 30_000).toISOString());
 });
 
-test("an endpoint that fails too often is ejected, and the log says so", async () => {
-  await using path = await startMemoryPath(webTo([dbAt([1, 2])]));
+test("an endpoint that fails too often is ejected, and log and events say so", async () => {
+  const told: string[] = [];
+  await using path = await startMemoryPath(webTo([dbAt([1, 2])]), {
+    takeConditions(changes) {
+      told.push(...changes.map(({ event }) => `${event?.text} | ${event?.effect ?? ""}`));
+      return Promise.resolve();
+    },
+  });
   const ejected = () => path.lines.filter(({ message }) => message === "endpoint ejected");
   for (let count = 0; ejected().length === 0 && count < 100; count++) {
     const caller = call(path);
@@ -327,6 +333,13 @@ test("an endpoint that fails too often is ejected, and the log says so", async (
   assert.equal(failed?.fields.code, "endpoint_refused");
   const dialled = new Set([1, 2, 3, 4].map(() => (call(path), portOf(path))));
   assert.deepEqual([...dialled], [2]);
+  await path.clock.advance(40_000);
+  assert.match(
+    told[0] ?? "",
+    /^\S+ ejected for 30s: 5 failures in a row, the last: endpoint_refused: .* \| 1 of 2 instances in use$/,
+  );
+  assert.match(told[1] ?? "", /^\S+ back in balancing \| $/);
+  assert.equal(told.length, 2);
 });
 
 test("a successful connection resets the failures of an endpoint", async () => {

@@ -1,6 +1,8 @@
 /** Records failures of endpoints: passive health, metrics, ejections, refusals. @module */
 
-import { ERROR_CODES, formatAddress, type Stats } from "../../base/mod.ts";
+import { ERROR_CODES, formatAddress, formatSpanMs, type Stats } from "../../base/mod.ts";
+import { upstreamLabel } from "../../snapshot/mod.ts";
+import { instanceName } from "../../balance/mod.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import type { Lease } from "./target_group.ts";
@@ -38,7 +40,10 @@ export function reportDialFailure(
 /** Counts against the endpoint, which may be ejected. `why`: the last failure. */
 export function countFailure(lease: Lease, why: string, context: UpstreamContext): void {
   const { pool } = lease.target;
-  if (pool.failed(lease.state, context.clock.monotonic(), why)) reportEjection(lease, why, context);
+  if (!pool.failed(lease.state, context.clock.monotonic(), why)) return;
+  const { maxFailures } = pool;
+  const after = maxFailures > 1 ? `${maxFailures} failures in a row, the last: ` : "";
+  reportEjection(lease, why, context, after);
 }
 
 /** The endpoint ended a connection after the handshake without sending anything. */
@@ -57,16 +62,36 @@ export function countSilence(lease: Lease, reason: string, context: UpstreamCont
   return true;
 }
 
-/** Logs the reason and the end of the ejection. */
-function reportEjection(lease: Lease, why: string, { log, stats, clock }: UpstreamContext): void {
-  const { state, target: { part: { key: target } } } = lease;
+/** The end of an ejection is reported with this precision. */
+const RETURN_STEP_MS = 100;
+
+/** Reports reason, begin and end of the ejection. */
+function reportEjection(lease: Lease, why: string, context: UpstreamContext, after = ""): void {
+  const { log, stats, clock, conditions, deadlines } = context;
+  const { state, target: { pool, part: { key: target }, upstream: { part: upstream } } } = lease;
   stats.counter(
     EJECTIONS,
     "Times that an instance was taken out of balancing for failing, by target",
     { target },
   ).add(1);
-  const forMs = state.ejectedUntilMs - clock.monotonic();
-  log.warn("endpoint ejected", {
+  const nowMs = clock.monotonic();
+  const forMs = state.ejectedUntilMs - nowMs;
+  const key = ["ejected", upstream.id, target, state.endpoint.id, addressOf(lease)].join(" ");
+  const name = instanceName(state.endpoint);
+  const about = { kind: "endpoint", subject: upstreamLabel(upstream) } as const;
+  const steps = Math.ceil(forMs / RETURN_STEP_MS);
+  deadlines.after(steps * RETURN_STEP_MS, () => {
+    const isThere = pool.has(state);
+    conditions.ended(key, isThere ? { ...about, text: `${name} back in balancing` } : undefined);
+  });
+  const isTold = conditions.began(key, {
+    ...about,
+    text: `${name} ejected for ${formatSpanMs(steps * RETURN_STEP_MS)}: ${after}${why}`,
+    effect: `${pool.usableCount(nowMs)} of ${pool.size} instances in use`,
+    severity: "warn",
+    isLogged: true,
+  });
+  log[isTold ? "warn" : "debug"]("endpoint ejected", {
     target,
     endpoint: addressOf(lease),
     reason: why,

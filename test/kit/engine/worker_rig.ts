@@ -9,6 +9,7 @@ import {
   type Clock,
   createLog,
   type LogRecord,
+  type NewEvent,
   Stats,
   systemClock,
 } from "../../../src/base/mod.ts";
@@ -32,6 +33,7 @@ interface WorkerRig extends AsyncDisposable {
   readonly snapshot: Snapshot;
   readonly upstream: Place;
   readonly lines: readonly LogRecord[];
+  readonly events: readonly NewEvent[];
   connections(): Promise<readonly ConnectionView[]>;
   /** Opens connections until each worker has one with both legs; by worker. */
   oneEach(): Promise<readonly EchoClient[]>;
@@ -61,6 +63,7 @@ export async function startWorkerRig(
   const withHttp = options.http ? { http: options.http } : {};
   const [inbound = 0, outbound = 0] = await freePorts(host, 2);
   const lines: LogRecord[] = [];
+  const events: NewEvent[] = [];
   const workers: Worker[] = [];
   const plane = createWorkerPlane({
     clock: options.clock ?? systemClock,
@@ -69,6 +72,7 @@ export async function startWorkerRig(
       holder: { level: "debug" },
       write: (record) => lines.push(record),
     }),
+    report: (event) => void events.push(event),
     workers: options.workers ?? 2,
     logJson: false,
     logLevel: "error",
@@ -131,6 +135,7 @@ export async function startWorkerRig(
     snapshot: whole,
     upstream,
     lines,
+    events,
     connections,
     async oneEach() {
       const found: EchoClient[] = [];

@@ -98,6 +98,55 @@ const T = "t".charCodeAt(0);
 const X = "x".charCodeAt(0);
 const D = "d".charCodeAt(0);
 const DASH = "-".charCodeAt(0);
+const ZERO = "0".charCodeAt(0);
+interface Digits {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Members of a `traceparent`. */
+const TRACE_ID: Digits = { from: 3, to: 35 };
+const SPAN_ID: Digits = { from: 36, to: 52 };
+const DIGITS: readonly Digits[] = [{ from: 0, to: 2 }, TRACE_ID, SPAN_ID, { from: 53, to: 55 }];
+const DASHES = [2, 35, 52];
+const FLAGS_AT = 54;
+/** Codes of last digits of flags that are not sampled; letters are left to the full reader. */
+const UNSAMPLED = new Set([..."02468"].map((digit) => digit.charCodeAt(0)));
+
+/**
+ * The decision of a caller that sends `traceparent` and no other trace header, found without reading its
+ * ids: most requests are not sampled, and need no more. `none`: the request has no trace header;
+ * `undefined`: {@link readTrace} has to look.
+ */
+export function quickDecision(
+  fields: Fields,
+  forms: readonly TraceForm[],
+): "none" | "unsampled" | undefined {
+  if (forms[0] !== "tracecontext") return undefined;
+  let text: string | undefined;
+  for (let i = 0; i < fields.length; i += FIELD) {
+    const name = fields[i] ?? "";
+    const first = name.charCodeAt(0);
+    if (first === T) {
+      if (name !== "traceparent") continue;
+      if (text !== undefined) return undefined;
+      text = fields[i + 1];
+    } else if (first === X) {
+      const third = name.charCodeAt(1) === DASH ? name.charCodeAt(2) : 0;
+      if ((third === B || third === D) && MEMBERS.has(name)) return undefined;
+    } else if (first === B && name === "b3") return undefined;
+  }
+  if (text === undefined) return "none";
+  const isUnsampled = isTraceparent(text) && UNSAMPLED.has(text.charCodeAt(FLAGS_AT)) &&
+    hasDigit(text, TRACE_ID) && hasDigit(text, SPAN_ID);
+  return isUnsampled ? "unsampled" : undefined;
+}
+
+/** A digit that is not 0. */
+function hasDigit(text: string, { from, to }: Digits): boolean {
+  for (let at = from; at < to; at++) if (text.charCodeAt(at) !== ZERO) return true;
+  return false;
+}
 
 /** `undefined`: the request has none of these headers. */
 function headersOf(fields: Fields): TraceHeaders | undefined {
@@ -201,13 +250,15 @@ function readTraceparent({ traceparent = "", isRepeated }: TraceHeaders): TraceP
 /** `00-` and 32 digits, `-` and 16 digits, `-` and 2 digits. */
 function isTraceparent(text: string): boolean {
   if (text.length < TRACEPARENT_CHARS || text.startsWith("ff")) return false;
-  for (let at = 0; at < TRACEPARENT_CHARS; at++) {
-    const code = text.charCodeAt(at);
-    const isDash = at === 2 || at === 35 || at === 52;
-    if (isDash ? code !== DASH : HEX_DIGITS[code] !== 1) return false;
-  }
+  for (const at of DASHES) if (text.charCodeAt(at) !== DASH) return false;
+  for (const digits of DIGITS) if (!isHex(text, digits)) return false;
   if (text.length === TRACEPARENT_CHARS) return true;
   return !text.startsWith("00") && text.charCodeAt(TRACEPARENT_CHARS) === DASH;
+}
+
+function isHex(text: string, { from, to }: Digits): boolean {
+  for (let at = from; at < to; at++) if (HEX_DIGITS[text.charCodeAt(at)] !== 1) return false;
+  return true;
 }
 
 function readB3(headers: TraceHeaders): TraceParent | undefined {

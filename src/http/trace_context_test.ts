@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Fields } from "./head.ts";
-import { readTrace, TRACE_FORMS, writeTrace } from "./trace_context.ts";
+import { quickDecision, readTrace, TRACE_FORMS, writeTrace } from "./trace_context.ts";
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const SPAN = "b7ad6b7169203331";
@@ -63,6 +63,44 @@ for (
     const { parent } = readTrace(fieldsOf(headers), TRACE_FORMS);
     const read = parent && [parent.form, parent.traceId, parent.spanId, parent.isSampled];
     assert.deepEqual(read, wanted);
+    const quick = quickDecision(fieldsOf(headers), TRACE_FORMS);
+    if (quick !== undefined) assert.deepEqual([quick, read?.[3]], ["unsampled", false]);
+  });
+}
+
+for (
+  const [name, headers, forms, wanted] of [
+    ["no trace header", { accept: "*/*", te: "trailers", "x-d": "1" }, TRACE_FORMS, "none"],
+    [
+      "a caller that does not sample",
+      { traceparent: `00-${TRACE}-${SPAN}-00` },
+      TRACE_FORMS,
+      "unsampled",
+    ],
+    ["a caller that samples", { traceparent: `00-${TRACE}-${SPAN}-01` }, TRACE_FORMS, undefined],
+    ["flags with a letter", { traceparent: `00-${TRACE}-${SPAN}-0b` }, TRACE_FORMS, undefined],
+    [
+      "a trace id of zeros",
+      { traceparent: `00-${"0".repeat(32)}-${SPAN}-00` },
+      TRACE_FORMS,
+      undefined,
+    ],
+    [
+      "another form beside it",
+      { traceparent: `00-${TRACE}-${SPAN}-00`, b3: "1" },
+      TRACE_FORMS,
+      undefined,
+    ],
+    [
+      "forms that do not begin with W3C",
+      { traceparent: `00-${TRACE}-${SPAN}-00` },
+      ["b3"],
+      undefined,
+    ],
+  ] as const
+) {
+  test(`quickDecision() of ${name}: ${wanted}`, () => {
+    assert.equal(quickDecision(fieldsOf(headers), forms), wanted);
   });
 }
 

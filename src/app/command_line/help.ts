@@ -297,7 +297,7 @@ Examples:
 Shows each connection and request of the sidecars of this machine as it ends: time, status,
 duration, caller, destination, path without its query, why it failed and by which rule. Bodies are
 never shown, values of headers only where -header names them. The proxies filter; lines that come
-faster than they are read (2,000 a second at most) are counted as dropped. Ends with Ctrl-C, or when
+faster than they are read (500 a second at most) are counted as dropped. Ends with Ctrl-C, or when
 the reader of a pipe leaves. Without a tap nothing of this costs anything.
 
 Examples:

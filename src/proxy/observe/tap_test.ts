@@ -129,14 +129,14 @@ test("Tap holds a bounded number of lines, and counts those that it drops", asyn
   assert.equal(batches.flatMap(({ lines }) => lines).length, 401);
 });
 
-test("Tap passes on at most 2,000 lines a second", async () => {
+test("Tap passes on at most 500 lines a second", async () => {
   const { clock, tap, batches } = openTap();
-  for (let count = 0; count < 50; count++) {
+  for (let count = 0; count < 20; count++) {
     for (let more = 0; more < 50; more++) tap.exchanges.ended?.(request());
     await Promise.resolve();
   }
   await clock.advance(100);
-  assert.equal(batches.flatMap(({ lines }) => lines).length, 2_000);
+  assert.equal(batches.flatMap(({ lines }) => lines).length, 500);
   assert.equal(batches.reduce((sum, { dropped }) => sum + dropped, 0), 500);
 });
 

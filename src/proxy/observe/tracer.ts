@@ -8,12 +8,14 @@
 import { Buffer } from "node:buffer";
 import { type Clock, type ErrorCode, originOf } from "../../base/mod.ts";
 import {
+  addField,
   addTrace,
   type ExchangeRecord,
   type ExchangeTrace,
   fieldOf,
   flagsText,
   isGrpc,
+  quickDecision,
   readGrpcStatus,
   readTrace,
   removeField,
@@ -62,6 +64,7 @@ export class Tracer {
   readonly #clock: Pick<Clock, "now" | "monotonic">;
   readonly #take: (span: FinishedSpan) => void;
   readonly #ids = new TraceIds();
+  readonly #writesOnlyW3c: boolean;
   /** Wall clock less monotonic clock. Milliseconds are cut off, so the largest difference is the nearest. */
   #wallAheadMs = -Infinity;
 
@@ -71,6 +74,8 @@ export class Tracer {
   }) {
     this.part = part;
     this.#clock = clock;
+    const { write } = part.propagation;
+    this.#writesOnlyW3c = write.length === 1 && write[0] === "tracecontext";
     const to = { format: part.collector.format, service: part.service };
     this.#take = (span) => take(span, to);
   }
@@ -79,13 +84,19 @@ export class Tracer {
   begin(head: RequestHead, record: ExchangeRecord, listener: TracedListener): void {
     const { sampling, propagation } = this.part;
     const { fields } = head;
+    const quick = quickDecision(fields, propagation.read);
+    if (quick === "unsampled" && sampling.obeysCaller) return;
+    if (quick === "none" && this.#writesOnlyW3c && !this.#ids.nextIsBelow(sampling.ratio)) {
+      return addField(fields, "traceparent", this.#ids.unsampled());
+    }
     const { parent, isSampled: isAsked, carried } = readTrace(fields, propagation.read);
     const decision = sampling.obeysCaller ? parent?.isSampled ?? isAsked : undefined;
     // The receiver reads the same headers, and comes to the same decision.
     if (decision === false) return;
-    const traceId = parent?.traceId ?? this.#ids.trace();
+    const own = this.#ids.next();
+    const traceId = parent?.traceId ?? own.traceId;
     const isSampled = (decision ?? this.#isChosen(traceId)) && this.#isWithinLimit();
-    const spanId = this.#ids.span();
+    const { spanId } = own;
     const position = { traceId, spanId, parentId: parent?.spanId ?? "", isSampled };
     if (carried.length === 0) addTrace(fields, position, propagation.write);
     else {
@@ -116,6 +127,7 @@ export class Tracer {
 
   readonly exchanges: ExchangeObserver = {
     reached(record) {
+      if (!record.trace) return;
       const { trace, attempts, upstreamHost, upstreamStartAt, startedAt } = record;
       if (!trace || attempts < 2 || trace.events.length >= EVENTS_LIMIT) return;
       trace.events.push({
@@ -134,8 +146,8 @@ export class Tracer {
       const isPlain = this.part.connections && !record.speaksHttp;
       const isProbe = ending.kind === "failed" && ending.code === "closed_early";
       if (!isPlain || isProbe) return;
-      const traceId = this.#ids.trace();
-      if (this.#isChosen(traceId)) this.#take(this.#connectionSpan(traceId, record, ending));
+      const ids = this.#ids.next();
+      if (this.#isChosen(ids.traceId)) this.#take(this.#connectionSpan(ids, record, ending));
     },
   };
 
@@ -157,7 +169,7 @@ export class Tracer {
     };
   }
 
-  #connectionSpan(traceId: string, record: ConnectionRecord, ending: Ending): FinishedSpan {
+  #connectionSpan(ids: NewIds, record: ConnectionRecord, ending: Ending): FinishedSpan {
     const { direction, destination, openedMs, relay, rule, source, endpoint, tlsVersion } = record;
     const nowMs = this.#clock.monotonic();
     const isInbound = direction === "inbound";
@@ -178,8 +190,7 @@ export class Tracer {
     // The end that a caller chose is no failure of the service.
     const isFailure = code !== undefined && originOf(code) !== "downstream";
     return {
-      traceId,
-      spanId: this.#ids.span(),
+      ...ids,
       parentId: "",
       isSampled: true,
       name: `${isInbound ? "ingress" : "egress"} ${destination} tcp`,
@@ -270,33 +281,86 @@ function addressOf(text: string): { readonly host: string; readonly port: number
   return { host: bracketed ?? plain ?? text, port: port === undefined ? undefined : Number(port) };
 }
 
-/** Ids made at a time, by one call for random bytes. */
-const POOL_BYTES = 2_048;
-const TRACE_CHARS = 32;
-const SPAN_CHARS = 16;
+interface NewIds {
+  readonly traceId: string;
+  readonly spanId: string;
+}
 
-/** Random ids of traces and spans, as hexadecimal texts. */
+/** Positions made at a time, by one call for random bytes. */
+const POOLED = 64;
+const ID_BYTES = 24;
+const TRACE_BYTES = 16;
+const SPAN_BYTES = 8;
+/** `00-`, the trace id, `-`, the span id, `-00`. */
+const PARENT_CHARS = 55;
+const TRACE_AT = 3;
+const SPAN_AT = 36;
+const TEMPLATE = `00-${"0".repeat(2 * TRACE_BYTES)}-${"0".repeat(2 * SPAN_BYTES)}-00`;
+/** The two digits of each byte. */
+const HIGH = new Uint8Array(256);
+const LOW = new Uint8Array(256);
+for (let byte = 0; byte < 256; byte++) {
+  const digits = byte.toString(16).padStart(2, "0");
+  HIGH[byte] = digits.charCodeAt(0);
+  LOW[byte] = digits.charCodeAt(1);
+}
+
+/**
+ * Random ids of traces and spans. Most requests are not sampled and get no more than the text of their
+ * `traceparent`: a slice of one text that has many of them.
+ */
 class TraceIds {
-  readonly #random = Buffer.alloc(POOL_BYTES);
+  readonly #random = new Uint8Array(POOLED * ID_BYTES);
+  readonly #texts = Buffer.from(TEMPLATE.repeat(POOLED), "latin1");
   #pool = "";
-  #at = 0;
+  /** The position that is given next. */
+  #next = POOLED;
 
-  trace(): string {
-    return this.#next(TRACE_CHARS);
+  /** Whether the next trace id is chosen; asking does not use it up. */
+  nextIsBelow(ratio: number): boolean {
+    if (ratio >= 1 || ratio <= 0) return ratio >= 1;
+    if (this.#next >= POOLED) this.#fill();
+    const random = this.#random;
+    const end = this.#next * ID_BYTES + TRACE_BYTES;
+    // The last 52 bits, as a whole number: the digits that `#isChosen` reads.
+    let value = (random[end - 7] ?? 0) & 0xf;
+    for (let at = end - 6; at < end; at++) value = value * 256 + (random[at] ?? 0);
+    return value < ratio * DECIDING_VALUES;
   }
 
-  span(): string {
-    return this.#next(SPAN_CHARS);
+  /** A `traceparent` with new ids and the flags of a request that is not sampled. */
+  unsampled(): string {
+    if (this.#next >= POOLED) this.#fill();
+    const from = this.#next++ * PARENT_CHARS;
+    return this.#pool.slice(from, from + PARENT_CHARS);
   }
 
-  #next(chars: number): string {
-    if (this.#at + chars > this.#pool.length) {
-      crypto.getRandomValues(this.#random);
-      this.#pool = this.#random.toString("hex");
-      this.#at = 0;
+  next(): NewIds {
+    const parent = this.unsampled();
+    return { traceId: parent.slice(TRACE_AT, SPAN_AT - 1), spanId: parent.slice(SPAN_AT, -3) };
+  }
+
+  #fill(): void {
+    const random = crypto.getRandomValues(this.#random);
+    const texts: Uint8Array = this.#texts;
+    for (let from = 0, to = 0; from < random.length; from += ID_BYTES, to += PARENT_CHARS) {
+      writeHex(random, { from, bytes: TRACE_BYTES, texts, to: to + TRACE_AT });
+      writeHex(random, { from: from + TRACE_BYTES, bytes: SPAN_BYTES, texts, to: to + SPAN_AT });
     }
-    const from = this.#at;
-    this.#at = from + chars;
-    return this.#pool.slice(from, this.#at);
+    this.#pool = this.#texts.toString("latin1");
+    this.#next = 0;
+  }
+}
+
+function writeHex(random: Uint8Array, { from, bytes, texts, to }: {
+  readonly from: number;
+  readonly bytes: number;
+  readonly texts: Uint8Array;
+  readonly to: number;
+}): void {
+  for (let at = 0; at < bytes; at++) {
+    const byte = random[from + at] ?? 0;
+    texts[to + 2 * at] = HIGH[byte] ?? 0;
+    texts[to + 2 * at + 1] = LOW[byte] ?? 0;
   }
 }

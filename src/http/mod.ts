@@ -14,6 +14,7 @@ export { readRequest } from "./h1/parse_request.ts";
 export * from "./h1/server_connection.ts";
 export * from "./h2/client.ts";
 export * from "./h2/server.ts";
+export * from "./denial.ts";
 export * from "./head.ts";
 export * from "./header_changes.ts";
 export * from "./held_bytes.ts";

@@ -2,14 +2,15 @@
 
 import type { Reply } from "../base/mod.ts";
 import type { ServerExchange } from "./exchange.ts";
-import { encodeGrpcMessage, grpcStatusOf, isGrpc, trailersOnly } from "./grpc.ts";
+import { addDenial, type Denial } from "./denial.ts";
+import { grpcStatusOf, isGrpc, trailersOnly } from "./grpc.ts";
 import { addField, type Fields, type ResponseHead, UNKNOWN_LENGTH } from "./head.ts";
 
 export interface ReplyOptions {
   readonly fields?: Fields;
   readonly location?: string;
-  /** The rule that denied, for listeners that may say so: `x-postern-denied-by`. */
-  readonly deniedBy?: string;
+  /** For listeners that tell it: `x-postern-denied-by`. */
+  readonly denial?: Denial | undefined;
   /** Changes the fields last. */
   readonly change?: (fields: Fields) => void;
 }
@@ -67,13 +68,10 @@ const NOTHING: Uint8Array = new Uint8Array(0);
 const encoder = new TextEncoder();
 
 function addOptions(fields: Fields, reply: Reply, options: ReplyOptions): void {
-  const { location = "", deniedBy, fields: added } = options;
+  const { location = "", denial, fields: added } = options;
   if (added) fields.push(...added);
   if (location !== "") addField(fields, "location", location);
   if (reply.says) addField(fields, reply.says, "true");
-  // Names of services may have any character.
-  if (deniedBy !== undefined) {
-    addField(fields, "x-postern-denied-by", encodeGrpcMessage(deniedBy));
-  }
+  if (denial) addDenial(fields, denial);
   options.change?.(fields);
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ERROR_CODES, type Reply, replyOf } from "../base/mod.ts";
+import type { Denial } from "./denial.ts";
 import type { ServerExchange } from "./exchange.ts";
 import { FIELD, type ResponseHead, UNKNOWN_LENGTH } from "./head.ts";
 import { REDIRECT, type ReplyOptions, sendReply } from "./reply.ts";
@@ -145,10 +146,12 @@ test("sendReply() redirects, but not a gRPC client", () => {
 });
 
 test("sendReply() adds x-postern-denied-by only on request, with escaped characters", () => {
-  assert.equal(sentFor(replyOf("intention_denied")).fields["x-postern-denied-by"], undefined);
-  const deniedBy = "web\r\nx: y => \u00e9";
+  const deniedBy = (denial?: Denial) =>
+    sentFor(replyOf("intention_denied"), { denial }).fields["x-postern-denied-by"];
+  assert.equal(deniedBy(), undefined);
+  assert.equal(deniedBy({ code: "intention_denied", rule: "" }), "intention_denied");
   assert.equal(
-    sentFor(replyOf("intention_denied"), { deniedBy }).fields["x-postern-denied-by"],
-    "web%0D%0Ax: y => %C3%A9",
+    deniedBy({ code: "intention_denied", rule: "web\r\nx: y => \u00e9" }),
+    "intention_denied web%0D%0Ax: y => %C3%A9",
   );
 });

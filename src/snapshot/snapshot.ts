@@ -87,6 +87,9 @@ export interface TlsPart extends SnapshotPart {
 /** The protocol of a connection; `tcp`: bytes are carried unchanged. */
 export type Protocol = "tcp" | "http" | "http2" | "grpc";
 
+/** What `x-postern-denied-by` says of a request that a proxy refused: nothing, the code, or the rule as well. */
+export type ShownDenials = "off" | "code" | "rule";
+
 /** How a listener that understands HTTP treats requests. */
 export interface HttpRules {
   /** The protocol of the application or upstream: `http` is HTTP/1.1, the others are HTTP/2. */
@@ -100,8 +103,8 @@ export interface HttpRules {
   readonly requestTimeoutMs: number;
   /** An exchange ends after this long without a byte in either direction; 0: never. */
   readonly streamIdleTimeoutMs: number;
-  /** Shows a denied caller the rule (`postern_show_denials`). */
-  readonly showDenials: boolean;
+  /** What callers with an identity are told; of an upstream, whether the application gets it. */
+  readonly showDenials: ShownDenials;
 }
 
 export interface PluginUse {

@@ -70,7 +70,7 @@ const HTTP: HttpRules = {
   headBytes: 61_440,
   requestTimeoutMs: 0,
   streamIdleTimeoutMs: 300_000,
-  showDenials: false,
+  showDenials: "code",
 };
 
 const EDGE: EdgePart = {

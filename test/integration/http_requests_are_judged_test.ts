@@ -72,14 +72,19 @@ test("a change is in force for the next request on an open connection", async ()
   assert.equal(await statusFor(client, "GET /read/1"), 200);
 });
 
-test("a denied caller sees the rule only where the listener permits it", async () => {
+test("a denied caller sees the code, and the rule only where the listener permits it", async () => {
   await using origin = await startRawOrigin();
-  for (const showDenials of [false, true]) {
+  const written = {
+    off: [],
+    code: ["intention_denied"],
+    rule: ["intention_denied default/web => test (deny)"],
+  };
+  for (const showDenials of ["off", "code", "rule"] as const) {
     await using pair = await judged(origin.port, [intention("web", "deny")], { showDenials });
     const answer = await RawClient.ask(dbOf(pair), "GET / HTTP/1.1\r\nHost: db\r\n\r\n");
     assert.equal(answer.body, "RBAC: access denied");
     const shown = valuesOf(answer, "x-postern-denied-by");
-    assert.deepEqual(shown, showDenials ? ["default/web => test (deny)"] : []);
+    assert.deepEqual(shown, written[showDenials]);
   }
 });
 

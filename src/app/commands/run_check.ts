@@ -204,6 +204,7 @@ function wordsOf(http: HttpRules | null): string {
   words.push(`time for a request: ${time(http.requestTimeoutMs)}`);
   words.push(`silence: ${time(http.streamIdleTimeoutMs)}`);
   if (http.sanitizeForwardedClientCert) words.push("x-forwarded-client-cert is dropped");
-  if (http.showDenials) words.push("denied callers get the rule in the response");
+  if (http.showDenials === "rule") words.push("denied callers get the rule in x-postern-denied-by");
+  if (http.showDenials === "off") words.push("x-postern-denied-by is not sent");
   return words.join(", ");
 }

@@ -29,7 +29,7 @@ const MESH = snapshotOf({
 test("describeListeners() has the HTTP settings of each listener and the meaning of each permission", async () => {
   const rules = httpRules("http", { requestTimeoutMs: 1_500, streamIdleTimeoutMs: 300_000 });
   const path = { ...rules.path, normalize: true, mergeSlashes: true, escapedSlashes: "reject" };
-  const http = { ...rules, path, showDenials: true } as const;
+  const http = { ...rules, path, showDenials: "rule" } as const;
   const [inbound, pay, first, second, ...more] = await describeListeners(
     withInbound(MESH, { http: http as typeof rules }),
   );
@@ -37,7 +37,7 @@ test("describeListeners() has the HTTP settings of each listener and the meaning
     inbound,
     "listener inbound on 127.0.0.1:20000 for 127.0.0.1:8080: http, paths normalized, slashes merged, " +
       "escaped slashes: reject, heads of at most 60 KB, time for a request: 1500ms, silence: 5m, " +
-      "denied callers get the rule in the response",
+      "denied callers get the rule in x-postern-denied-by",
   );
   assert.match(pay ?? "", /^upstream pay on 127\.0\.0\.1:9191: grpc, /);
   assert.match(first ?? "", /^intention .*web.*, permission 1: deny GET \/admin\*$/);

@@ -38,8 +38,8 @@ export interface Registration {
   readonly localIdleTimeoutMs?: number;
   /** Limit for the head of a request. */
   readonly headBytes?: number;
-  /** `postern_show_denials`: the response to a denied caller names the rule. */
-  readonly showDenials?: true;
+  /** `postern_show_denials`: what a denied caller is told; absent: not configured. */
+  readonly showDenials?: "off" | "code" | "rule";
   readonly handshakeTimeoutMs: number;
   /** 0: no limit. */
   readonly maxInboundConnections: number;

@@ -161,7 +161,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     ignored: {
       balance_inbound_connections: KERNEL,
       postern_plugins: "plugins run on a sidecar's requests, not on a gateway's",
-      postern_show_denials: "a gateway judges no intentions",
+      postern_show_denials: "a gateway judges no intentions, and its callers are told no reason",
       connect_timeout_ms: "ConnectTimeout of the service's service-resolver is followed",
       ...keysWith(
         OTHER_GATEWAYS,

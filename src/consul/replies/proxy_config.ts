@@ -74,6 +74,23 @@ export class ProxyConfig {
     return undefined;
   }
 
+  /** One of the words in any case, or the word for true or false; anything else counts as absent. */
+  choice<Word extends string>(
+    name: string,
+    words: readonly Word[],
+    flags: Readonly<Record<"true" | "false", Word>>,
+  ): Word | undefined {
+    const value = this.raw(name);
+    if (value === undefined || value === "") return undefined;
+    const written = String(value).toLowerCase();
+    const word = words.find((each) => each === written);
+    if (word !== undefined) return word;
+    if (written === "true" || written === "1") return flags.true;
+    if (written === "false" || written === "0") return flags.false;
+    this.#warn(`has ${name} ${show(value)}, which is none of ${words.join(", ")}; it is ignored`);
+    return undefined;
+  }
+
   /** Milliseconds of a Go text or of nanoseconds; 0 and below count as absent. */
   durationMs(name: string): number | undefined {
     const value = this.raw(name);

@@ -37,6 +37,7 @@ import { toUpstreams, UpstreamJson } from "./upstream.ts";
 
 const LOCAL_CONNECT_TIMEOUT_MS = 5_000;
 const HANDSHAKE_TIMEOUT_MS = 10_000;
+const SHOWN_DENIALS = ["off", "code", "rule"] as const;
 /** Envoy's limit. */
 const HEAD_LIMIT_KB = 8_192;
 
@@ -130,7 +131,10 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     localRequestTimeoutMs: config.integer("local_request_timeout_ms", 0),
     localIdleTimeoutMs: config.integer("local_idle_timeout_ms", 0),
     headBytes: headKb ? Math.min(headKb, HEAD_LIMIT_KB) * 1_024 : undefined,
-    showDenials: !isIngress && config.flag("postern_show_denials") ? true as const : undefined,
+    showDenials: isIngress ? undefined : config.choice("postern_show_denials", SHOWN_DENIALS, {
+      true: "rule",
+      false: "off",
+    }),
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     tls: config.raw("postern_tls"),
     plugins: isIngress ? undefined : config.raw("postern_plugins"),

@@ -182,10 +182,14 @@ for (
       headBytes: 8_388_608,
     }],
     ["no limit for heads below one", { max_request_headers_kb: 0 }, {}],
-    ["showDenials", { postern_show_denials: true }, { showDenials: true }],
-    ["showDenials as text", { PosternShowDenials: "TRUE" }, { showDenials: true }],
-    ["no showDenials", { postern_show_denials: "0" }, {}],
-    ["nothing from an invalid flag", { postern_show_denials: "maybe" }, {}],
+    ["showDenials", { postern_show_denials: "code" }, { showDenials: "code" }],
+    ["showDenials from central configuration", { PosternShowDenials: "Off" }, {
+      showDenials: "off",
+    }],
+    ["showDenials as a flag", { postern_show_denials: true }, { showDenials: "rule" }],
+    ["showDenials as the text of a flag", { PosternShowDenials: "TRUE" }, { showDenials: "rule" }],
+    ["a flag that is not set", { postern_show_denials: "0" }, { showDenials: "off" }],
+    ["nothing from an unknown word", { postern_show_denials: "maybe" }, {}],
   ] as const
 ) {
   test(`readRegistration() reads for HTTP: ${name}`, () => {

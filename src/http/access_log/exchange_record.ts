@@ -1,6 +1,7 @@
 /** The record of one exchange, for log and counters; heads are kept by reference. @module */
 
 import type { ErrorCode, Origin, TrafficRow } from "../../base/mod.ts";
+import type { Denial } from "../denial.ts";
 import type { Fields, RequestHead, ResponseHead } from "../head.ts";
 import type { ExchangeTrace } from "../trace_context.ts";
 
@@ -85,6 +86,8 @@ export class ExchangeRecord {
     readonly local: string;
     /** The SPIFFE id that the endpoint proved; absent: none, as for the local application. */
     readonly identity?: string;
+    /** The service of the identity, `finance/db`; `""`: nothing vouches for it. Absent: no identity. */
+    readonly service?: string;
   } | undefined;
   /** Envoy's name: `local_app`, `db.default.dc1.internal.<trust domain>`; `""`: none was chosen. */
   upstreamCluster = "";
@@ -102,6 +105,8 @@ export class ExchangeRecord {
   endedBy: Origin | undefined;
   /** Error code of our own table; `undefined`: nothing failed. */
   code: ErrorCode | undefined;
+  /** Why the proxy of the upstream refused it; `undefined`: it did not, or does not say. */
+  denial: Denial | undefined;
   /** Its span; `undefined`: tracing is off, or the exchange is not sampled. */
   trace: ExchangeTrace | undefined;
   /** Slot of the observer that counts requests by cluster: the cluster that has the request now. */

@@ -9,7 +9,7 @@
 import { type ErrorCode, networkOf, NO_PLACE } from "../../base/mod.ts";
 import type { HeldAccount } from "../../http/mod.ts";
 import type { TrustedPeer } from "../../identity/mod.ts";
-import type { PresentedPeer, Stream, StreamEvents } from "../../net/mod.ts";
+import type { CallerKind, PresentedPeer, Stream, StreamEvents } from "../../net/mod.ts";
 import type { ConnectionLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
 import type { ConnectionLimits, LiveConnection } from "../core/live_connections.ts";
@@ -29,6 +29,8 @@ export interface ListenerFacts {
   /** Name of the service behind it, for logs. */
   readonly destination: string;
   readonly authorizeMode: AuthorizeMode;
+  /** Who may call it: the local application alone, or anybody. */
+  readonly callers: CallerKind;
   readonly stats: ListenerStats;
   readonly observers: Required<ConnectionObserver>;
   readonly places: ConnectionLimiter;

@@ -31,12 +31,17 @@ const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([
   "downstream_flooded",
 ]);
 /** Other failures have a line each up to this rate; the access log has every request. */
-const LINES_PER_SECOND = { connections: 1_000, requests: 100 } as const;
+const LINES_PER_SECOND = { connections: 1_000, requests: 100, refusals: 1 } as const;
+const MORE = {
+  connections: "more connections failed",
+  requests: "more requests failed",
+  refusals: "more requests refused by the upstream",
+} as const;
 /** Addresses that are counted apart. */
 const MAX_SOURCES = 1_000;
 const PERIOD_MS = 1_000;
 
-type What = "connections" | "requests";
+type What = keyof typeof MORE;
 
 export interface RefusalReason {
   readonly code: ErrorCode;
@@ -85,7 +90,7 @@ export class FailureSummary {
         const { count, sources: { size: sources }, example } = made;
         if (count === 0) return;
         const fields = { direction, listener, code, count, sources, ...example };
-        this.#log[level](`more ${what} failed`, fields);
+        this.#log[level](MORE[what], fields);
       };
       const made: Sum = { flush, logged: 0, count: 0, sources: new Set(), example: {} };
       this.#sums.set(key, sum = made);

@@ -110,6 +110,10 @@ const SPREAD = {
     "http_upstream_responses_total",
     "HTTP requests sent to the cluster that ended, by the status of the response",
   ],
+  denials: [
+    "http_upstream_refusals_total",
+    "HTTP requests that the proxy of the upstream refused and said why, by its error code",
+  ],
   retries: ["http_retries_total", "HTTP requests sent to the cluster again after a failed attempt"],
 } as const;
 
@@ -192,6 +196,7 @@ export class HttpStats extends ClusterCounters<HttpClusterStats> implements Exch
   readonly #flags: SpreadCounters;
   readonly #failures: SpreadCounters;
   readonly #unjudged: SpreadCounters;
+  readonly #denials: SpreadCounters;
 
   constructor(stats: Stats, { direction, listener, speaksGrpc }: StatsOwner) {
     const labels = { direction, listener };
@@ -204,6 +209,7 @@ export class HttpStats extends ClusterCounters<HttpClusterStats> implements Exch
     this.#flags = new SpreadCounters(stats, SPREAD.flags, labels);
     this.#failures = new SpreadCounters(stats, SPREAD.failures, labels);
     this.#unjudged = new SpreadCounters(stats, SPREAD.unjudged, labels);
+    this.#denials = new SpreadCounters(stats, SPREAD.denials, labels);
   }
 
   /** Adds the counters of new clusters, so that they exist before there is something to count. */
@@ -225,7 +231,7 @@ export class HttpStats extends ClusterCounters<HttpClusterStats> implements Exch
   }
 
   ended(record: ExchangeRecord): void {
-    const { status, flags, code, endAt } = record;
+    const { status, flags, code, denial, endAt } = record;
     record.counted?.left();
     record.counted = undefined;
     this.#metrics.active.add(-1);
@@ -237,6 +243,7 @@ export class HttpStats extends ClusterCounters<HttpClusterStats> implements Exch
       this.of(record.upstreamCluster).ended(record, this.#speaksGrpc());
     }
     if (flags !== 0) this.#countFlags(flags);
+    if (denial) this.#denials.of(denial.code, { code: denial.code }).add(1);
     if (code !== undefined) countEnding(this.#failures, code, record.endedBy ?? "proxy");
   }
 
@@ -262,6 +269,7 @@ export class HttpStats extends ClusterCounters<HttpClusterStats> implements Exch
     this.#flags.forget();
     this.#failures.forget();
     this.#unjudged.forget();
+    this.#denials.forget();
   }
 }
 

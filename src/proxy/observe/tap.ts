@@ -210,7 +210,8 @@ function requestLine(record: ExchangeRecord, headers: readonly string[]): string
     route: record.route,
     attempts: record.attempts,
     code: fault?.code ?? record.code ?? "",
-    rule: cut(fault?.rule || record.rule),
+    rule: cut(record.rule),
+    deniedBy: cut(fault?.deniedBy ?? ""),
     receivedBytes: record.receivedBytes,
     sentBytes: record.sentBytes,
     ...headers.length > 0 && {

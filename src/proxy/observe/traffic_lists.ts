@@ -49,10 +49,10 @@ const SHOWN_CHARS = 200;
 
 /** How a request failed. */
 export interface RequestFault {
-  /** Code of the table, `status 503` or `grpc-status 14`. */
+  /** Code of the table; `""`: only the status says it. */
   readonly code: string;
-  /** The rule that denied, where the far side tells it. */
-  readonly rule: string;
+  /** The service whose proxy refused, and its rule where that is told: `db`; `""`: this proxy. */
+  readonly deniedBy: string;
 }
 
 interface SlowRequests {
@@ -73,7 +73,7 @@ export class TrafficLists {
     this.#clock = clock;
   }
 
-  refused({ code, rule }: RequestFault, record: ExchangeRecord, { key }: TrafficRow): void {
+  refused({ code, deniedBy }: RequestFault, record: ExchangeRecord, { key }: TrafficRow): void {
     if (!isListed(code)) return;
     const { request, status, downstream: { connection } } = record;
     const { direction, caller, upstream } = key;
@@ -83,7 +83,8 @@ export class TrafficLists {
       caller: connection?.caller ?? caller,
       listener: upstream || (connection?.listener ?? ""),
       code,
-      rule: shown(rule || record.rule),
+      rule: shown(record.rule),
+      deniedBy: shown(deniedBy),
       path: request ? shown(pathWithoutQuery(request.path)) : "",
       status,
       count: 1,
@@ -103,6 +104,7 @@ export class TrafficLists {
         : upstreamLabel({ id: listener, name: destination }),
       code,
       rule,
+      deniedBy: "",
       path: "",
       status: 0,
       count: 1,
@@ -111,7 +113,7 @@ export class TrafficLists {
 
   /** The same refusal again is counted. `isStranger`: each has another address, and all count as one. */
   #refuse(refusal: RefusalView, isStranger = false): void {
-    const { code, caller, listener, direction, rule, path, status } = refusal;
+    const { code, caller, listener, direction, rule, deniedBy, path, status } = refusal;
     const all = this.#refusals;
     let ofCaller = 0;
     let oldest = 0;
@@ -121,7 +123,7 @@ export class TrafficLists {
       const isSame = other.code === code && other.listener === listener &&
         other.direction === direction &&
         (isStranger || other.caller === caller) && other.rule === rule &&
-        other.path === path && other.status === status;
+        other.deniedBy === deniedBy && other.path === path && other.status === status;
       if (isSame) {
         all.splice(at, 1);
         all.push({ ...refusal, count: other.count + 1 });

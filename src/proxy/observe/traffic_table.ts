@@ -14,10 +14,8 @@ import {
 } from "../../base/mod.ts";
 import type { EndpointState } from "../../balance/mod.ts";
 import {
+  type Denial,
   type ExchangeRecord,
-  fieldOf,
-  type Fields,
-  GRPC_STATUS,
   httpStatusOf,
   readGrpcStatus,
   readTrace,
@@ -199,20 +197,19 @@ function keep(row: TrafficRow, { traffic }: EndpointState): void {
   else if (traffic.length < KEPT_ROWS) traffic.push(row);
 }
 
-const FAILED: RequestFault = { code: "", rule: "" };
+const FAILED: RequestFault = { code: "", deniedBy: "" };
 
 /** Why the request counts as an error: it failed here, or the response says so; `undefined`: it does not. */
 export function faultOf(record: ExchangeRecord): RequestFault | undefined {
-  const { code, status, response, responseTrailers, sentBytes } = record;
-  if (code !== undefined) return code === "downstream_reset" ? undefined : { code, rule: "" };
+  const { code, denial, status, response, responseTrailers, sentBytes, upstream } = record;
+  if (code !== undefined) return code === "downstream_reset" ? undefined : { code, deniedBy: "" };
+  if (denial) return { code: denial.code, deniedBy: deniedByText(denial, upstream?.service) };
   if (status >= 500) return FAILED;
-  if (status === 403) return response && denialIn(response.fields);
   if (status !== 200) return undefined;
   // A gRPC call has trailers, or a response without a body.
   const fields = responseTrailers ?? (sentBytes === 0 ? response?.fields : undefined);
   const grpcStatus = fields && readGrpcStatus(fields);
   if (!fields || grpcStatus === undefined) return undefined;
-  if (grpcStatus === GRPC_STATUS.permissionDenied) return denialIn(response?.fields ?? fields);
   return httpStatusOf(grpcStatus) >= 500 ? FAILED : undefined;
 }
 
@@ -226,8 +223,6 @@ function exemplarOf(record: ExchangeRecord, durationMs: number): TrafficExemplar
     : undefined;
 }
 
-/** The other sidecar denied it by an intention, not the application. */
-function denialIn(fields: Fields): RequestFault | undefined {
-  const rule = fieldOf(fields, "x-postern-denied-by");
-  return rule === undefined ? undefined : { code: "intention_denied", rule };
+function deniedByText({ rule }: Denial, service = ""): string {
+  return rule === "" ? service : `${service}: ${rule}`;
 }

@@ -73,6 +73,7 @@ test("requests from the mesh count by caller, denied ones as errors with their r
     caller: "batch",
     listener: "inbound",
     code: "intention_denied",
+    deniedBy: "",
     path: "/secret",
     status: 403,
     count: 2,
@@ -85,10 +86,10 @@ test("requests from the mesh count by caller, denied ones as errors with their r
   await settle();
 });
 
-test("requests to an upstream count by endpoint, a denial by the other side as its refusal", async () => {
+test("requests to an upstream count by endpoint, a denial by its proxy as its refusal", async () => {
   await using path = await startMemoryPath(outbound([1, 2]), { random: seededRandom(7) });
   const caller = path.engine.call(path.port("db"));
-  for (const answer of ["200 OK\r\n", "403 Forbidden\r\nx-postern-denied-by: rule 9\r\n"]) {
+  for (const answer of ["200 OK\r\n", "403 Forbidden\r\nx-postern-denied-by: rate_limited\r\n"]) {
     caller.send("GET /x HTTP/1.1\r\nHost: db\r\n\r\n");
     await settle();
     const server = path.engine.lastDial.connect(presented(DB));
@@ -102,7 +103,8 @@ test("requests to an upstream count by endpoint, a denial by the other side as i
     { ...row, endpoint: "127.0.0.1:1", ...NUMBERS, requests: 1, errors: 1 },
   ]);
   const [refusal] = path.path.view({ connections: false }).traffic.refusals;
-  assert.deepEqual([refusal?.listener, refusal?.rule, refusal?.status], ["db", "rule 9", 403]);
+  const { listener, code, deniedBy, rule, status } = refusal ?? {};
+  assert.deepEqual([listener, code, deniedBy, rule, status], ["db", "rate_limited", "db", "", 403]);
   await path.set(outbound([2]));
   assert.deepEqual(shown(path).map(({ endpoint }) => endpoint), ["127.0.0.1:2"]);
   caller.connection.close();

@@ -104,6 +104,8 @@ export interface RefusalView {
   readonly listener: string;
   readonly code: string;
   readonly rule: string;
+  /** The service of the upstream whose proxy refused, and its rule where that is told; `""`: this proxy. */
+  readonly deniedBy: string;
   /** Without its query; `""`: a connection. */
   readonly path: string;
   /** 0: none was sent. */

@@ -6,9 +6,9 @@
  */
 
 import { type Address, type Deadline, type ErrorCode, formatAddress } from "../../base/mod.ts";
-import type { ChainVerdict } from "../../identity/mod.ts";
+import type { ChainVerdict, TrustedPeer } from "../../identity/mod.ts";
 import type { Connection, Dial, PresentedPeer, Stream } from "../../net/mod.ts";
-import type { ConnectionRecord } from "../observe/connection_record.ts";
+import { callerName, type ConnectionRecord } from "../observe/connection_record.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import { countRefusal } from "./endpoint_failure.ts";
 import { PeerVerdicts, type TrustContext } from "../trust/trust_context.ts";
@@ -27,34 +27,41 @@ interface Proof {
   readonly verdicts: PeerVerdicts;
   /** The ALPN protocol; `""`: none was negotiated. */
   readonly protocol: string;
-  /** SPIFFE id of the server. */
-  readonly identity: string;
+  readonly peer: TrustedPeer | undefined;
 }
 
 class Proven {
   readonly stream: Stream;
   readonly group: TargetGroup;
   readonly protocol: string;
+  /** SPIFFE id of the server. */
   readonly identity: string;
   /** The lease of the endpoint; released once. */
   readonly lease: Lease;
   readonly #proof: Proof;
   readonly #trust: TrustContext | undefined;
   readonly #provenMs: number;
+  #service: string | undefined;
 
   constructor(proof: Proof) {
-    const { context, group, connection, lease, protocol, identity } = this.#proof = proof;
+    const { context, group, connection, lease, protocol, peer } = this.#proof = proof;
     this.group = group;
     this.stream = connection;
     this.lease = lease;
     this.protocol = protocol;
-    this.identity = identity;
+    this.identity = peer?.uri ?? "";
     this.#trust = trustOf(group, context);
     this.#provenMs = context.clock.monotonic();
   }
 
   get local(): string {
     return this.#proof.connection.local;
+  }
+
+  /** Its service, `finance/db`; `""`: it is accepted, and nothing vouches for its name. */
+  get service(): string {
+    const { peer } = this.#proof;
+    return this.#service ??= peer?.verified ? callerName(peer) : "";
   }
 
   /** Why the server is no longer trusted; `undefined`: it is trusted. */
@@ -174,9 +181,9 @@ export class EndpointDial implements Dial {
     }
     this.#handler.record.secured(presented, this.#group.upstream.stats.metrics);
     const { protocol } = presented;
-    const identity = verdict?.kind === "trusted" ? verdict.uri : "";
+    const peer = verdict?.kind === "trusted" ? verdict : undefined;
     const group = this.#group;
-    const proof = { context, group, connection, lease, verdicts, protocol, identity };
+    const proof = { context, group, connection, lease, verdicts, protocol, peer };
     this.#handler.onDialled(new Proven(proof));
   }
 

@@ -65,7 +65,7 @@ test("the protocol of the service is followed, and what requests may be", async 
       localRequestTimeoutMs: 700,
       localIdleTimeoutMs: 0,
       headBytes: 2_048,
-      showDenials: true,
+      showDenials: "rule",
     }),
   );
   await rig.settle();
@@ -76,7 +76,7 @@ test("the protocol of the service is followed, and what requests may be", async 
     headBytes: 2_048,
     requestTimeoutMs: 700,
     streamIdleTimeoutMs: 0,
-    showDenials: true,
+    showDenials: "rule",
   });
 });
 

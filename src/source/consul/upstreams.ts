@@ -119,7 +119,7 @@ export function assembleUpstreams(
       ...declared(declaration, context.options),
       http: keepsOld
         ? old?.http ?? null
-        : rulesOf(declaration, plan, { headBytes: context.registration.headBytes, refused }),
+        : rulesOf(declaration, plan, { registration: context.registration, refused }),
       credentials,
       listener: listener === null
         ? null
@@ -235,8 +235,8 @@ function chainContent(
 function rulesOf(
   declaration: UpstreamDeclaration,
   plan: UpstreamPlan,
-  { headBytes, refused }: {
-    readonly headBytes: Registration["headBytes"];
+  { registration: { headBytes, showDenials }, refused }: {
+    readonly registration: Pick<Registration, "headBytes" | "showDenials">;
     readonly refused: Refusal[];
   },
 ): HttpRules | null {
@@ -248,7 +248,7 @@ function rulesOf(
     refused.push({ what, reason: unknownProtocol(written) });
   }
   const requestTimeoutMs = isChain ? plan.requestTimeoutMs : undefined;
-  return unjudgedHttp(protocol ?? "tcp", { headBytes, requestTimeoutMs });
+  return unjudgedHttp(protocol ?? "tcp", { headBytes, requestTimeoutMs, showDenials });
 }
 
 /** Fields of a part that come from the declaration alone. */

@@ -255,7 +255,7 @@ test("parseFileConfig() takes every key", () => {
           underscores: "drop",
         },
         sanitizeForwardedClientCert: true,
-        showDenials: true,
+        showDenials: "rule",
       },
     },
     upstreams: [{

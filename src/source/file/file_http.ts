@@ -19,6 +19,14 @@ export const PROTOCOL = v.optional(
   "tcp",
 );
 
+/** Earlier versions had a flag. */
+const SHOWN_DENIALS = v.optional(
+  v.union(
+    [v.picklist(["off", "code", "rule"]), v.boolean()],
+    "must be off, code or rule",
+  ),
+);
+
 const SHARED = {
   requestTimeout: v.optional(duration(0)),
   streamIdleTimeout: v.optional(duration(0)),
@@ -36,12 +44,12 @@ const SHARED = {
   })),
 };
 
-export const UPSTREAM_HTTP = v.optional(object(SHARED));
+export const UPSTREAM_HTTP = v.optional(object({ ...SHARED, showDenials: SHOWN_DENIALS }));
 
 export const INBOUND_HTTP = v.optional(object({
   ...SHARED,
   sanitizeForwardedClientCert: flag(),
-  showDenials: flag(),
+  showDenials: SHOWN_DENIALS,
 }));
 
 type Protocol = v.InferOutput<typeof PROTOCOL>;
@@ -56,10 +64,7 @@ interface HttpOf<Http> {
 export function fileInboundHttp({ protocol, http }: HttpOf<InboundHttp>): HttpRules | null {
   return inboundHttp(protocol, {
     ...settingsOf(http, INCOMING_PATH),
-    ...defined({
-      sanitizeForwardedClientCert: http?.sanitizeForwardedClientCert,
-      showDenials: http?.showDenials,
-    }),
+    ...defined({ sanitizeForwardedClientCert: http?.sanitizeForwardedClientCert }),
   });
 }
 
@@ -68,7 +73,9 @@ export function fileUpstreamHttp({ protocol, http }: HttpOf<UpstreamHttp>): Http
 }
 
 function settingsOf(http: UpstreamHttp, path: PathRules): HttpSettings {
+  const shown = http?.showDenials;
   return {
+    showDenials: shown === true ? "rule" : shown === false ? "off" : shown,
     path: { ...path, ...defined({ ...http?.paths }) },
     headBytes: http?.headBytes,
     requestTimeoutMs: http?.requestTimeout,

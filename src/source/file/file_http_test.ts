@@ -57,7 +57,7 @@ test("fileInboundHttp() has Consul's defaults, and no time for a request", () =>
     headBytes: 61_440,
     requestTimeoutMs: 0,
     streamIdleTimeoutMs: 300_000,
-    showDenials: false,
+    showDenials: "code",
   });
 });
 
@@ -68,7 +68,7 @@ test("fileInboundHttp() takes the settings of the file", () => {
     headBytes: 2_048,
     paths: { mergeSlashes: true, escapedSlashes: "redirect", underscores: "reject" },
     sanitizeForwardedClientCert: true,
-    showDenials: true,
+    showDenials: "rule",
   };
   assert.deepEqual(inboundRules({ protocol: "http2", http }), {
     protocol: "http2",
@@ -82,8 +82,14 @@ test("fileInboundHttp() takes the settings of the file", () => {
     headBytes: 2_048,
     requestTimeoutMs: 30_000,
     streamIdleTimeoutMs: 0,
-    showDenials: true,
+    showDenials: "rule",
   });
+});
+
+test("a flag of earlier versions is a word of showDenials", () => {
+  const shown = (showDenials: unknown) =>
+    upstreamRules({ protocol: "http", http: { showDenials } })?.showDenials;
+  assert.deepEqual([shown(true), shown(false), shown("off")], ["rule", "off", "off"]);
 });
 
 test("fileUpstreamHttp() changes a path only where it is configured", () => {
@@ -122,9 +128,12 @@ for (
     [{ protocol: "http", http: { paths: { escapedSlashes: "fold" } } }, {}, [
       "inbound.http.paths.escapedSlashes must be keep, reject, unescape or redirect",
     ]],
-    [{}, { protocol: "http", http: { showDenials: true } }, [
-      "upstreams[0].http.showDenials is not known here; known are requestTimeout, " +
-      "streamIdleTimeout, headBytes, paths",
+    [{ protocol: "http", http: { showDenials: "all" } }, {}, [
+      "inbound.http.showDenials must be off, code or rule",
+    ]],
+    [{}, { protocol: "http", http: { sanitizeForwardedClientCert: true } }, [
+      "upstreams[0].http.sanitizeForwardedClientCert is not known here; known are requestTimeout, " +
+      "streamIdleTimeout, headBytes, paths, showDenials",
     ]],
   ] as const
 ) {

@@ -48,7 +48,7 @@ function httpOf(protocol: Protocol, settings: HttpSettings): HttpRules | null {
     headBytes: settings.headBytes ?? DEFAULT_HTTP_LIMITS.headBytes,
     requestTimeoutMs: settings.requestTimeoutMs ?? 0,
     streamIdleTimeoutMs: settings.streamIdleTimeoutMs ?? STREAM_IDLE_TIMEOUT_MS,
-    showDenials: settings.showDenials ?? false,
+    showDenials: settings.showDenials ?? "code",
   };
 }
 

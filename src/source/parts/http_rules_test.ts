@@ -24,7 +24,7 @@ test("inboundHttp() normalises paths and ends no exchange but a silent one", () 
     headBytes: 60 * 1024,
     requestTimeoutMs: 0,
     streamIdleTimeoutMs: 300_000,
-    showDenials: false,
+    showDenials: "code",
   });
   assert.equal(inboundHttp("grpc")?.sanitizeForwardedClientCert, true);
 });
@@ -36,7 +36,7 @@ test("inboundHttp() takes what is configured", () => {
     headBytes: 1_024,
     requestTimeoutMs: 1_500,
     streamIdleTimeoutMs: 0,
-    showDenials: true,
+    showDenials: "rule" as const,
   };
   assert.deepEqual(inboundHttp("http2", settings), { protocol: "http2", ...settings });
 });

@@ -370,6 +370,7 @@ function trafficView(worker: number): DataView["traffic"] {
       listener: "inbound",
       code: "intention_denied",
       rule: "deny batch",
+      deniedBy: "",
       path: "/x",
       status: 403,
       count: 1,

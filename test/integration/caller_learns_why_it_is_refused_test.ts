@@ -1,0 +1,126 @@
+/**
+ * The proxy of db tells that of web why it refused a request. Nobody else learns it, and nobody else is
+ * believed.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Intention } from "../../src/policy/mod.ts";
+import type { HttpRules, ShownDenials } from "../../src/snapshot/mod.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import { httpRules, intention } from "../kit/engine/snapshots.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
+
+const FIELD = "x-postern-denied-by";
+const ASK = "GET /a?secret=1 HTTP/1.1\r\nHost: db\r\n\r\n";
+
+function pairOf(
+  localPort: number,
+  { intentions = [intention("web", "deny")], db, web, protocol = "http" }: {
+    readonly intentions?: readonly Intention[];
+    readonly db?: Partial<HttpRules>;
+    readonly web?: Partial<HttpRules>;
+    readonly protocol?: HttpRules["protocol"];
+  } = {},
+): Promise<PathPair> {
+  return startPathPair({
+    localPort,
+    intentions,
+    inbound: { http: httpRules(protocol, db) },
+    upstream: { http: httpRules(protocol, web) },
+  });
+}
+
+const outboundOf = ({ web }: PathPair) =>
+  web.path.view({ connections: false }).traffic.refusals.filter(({ direction }) =>
+    direction === "outbound"
+  );
+
+for (
+  const [name, db, web, application, deniedBy, rule] of [
+    ["the code", "code", "code", ["intention_denied"], "db", undefined],
+    [
+      "the rule as well",
+      "rule",
+      "code",
+      ["intention_denied default/web => test (deny)"],
+      "db: default/web => test (deny)",
+      "default/web => test (deny)",
+    ],
+    ["the code, which the application does not get", "code", "off", [], "db", undefined],
+  ] as const satisfies readonly (readonly [
+    string,
+    ShownDenials,
+    ShownDenials,
+    readonly string[],
+    string,
+    string | undefined,
+  ])[]
+) {
+  test(`the caller's proxy learns ${name}`, async () => {
+    await using origin = await startRawOrigin();
+    await using pair = await pairOf(origin.port, {
+      db: { showDenials: db },
+      web: { showDenials: web },
+    });
+    const answer = await RawClient.ask({ host: "127.0.0.1", port: pair.port }, ASK);
+    assert.equal(statusOf(answer), 403);
+    assert.deepEqual(valuesOf(answer, FIELD), application);
+    const { level, fields } = await pair.line(({ message }) =>
+      message === "request refused by the upstream"
+    );
+    assert.equal(level, "warn");
+    assert.deepEqual([fields.code, fields.denied_by, fields.upstream_rule, fields.path], [
+      "intention_denied",
+      "db",
+      rule,
+      "/a",
+    ]);
+    const [refusal, ...others] = outboundOf(pair);
+    assert.equal(others.length, 0);
+    assert.deepEqual([refusal?.code, refusal?.deniedBy, refusal?.rule, refusal?.listener], [
+      "intention_denied",
+      deniedBy,
+      "",
+      "db",
+    ]);
+    const counted = pair.web.path.stats.samples()
+      .filter(({ name }) => name === "http_upstream_refusals_total");
+    assert.deepEqual(counted.map(({ labels, value }) => [labels["code"], value]), [
+      ["intention_denied", 1],
+    ]);
+  });
+}
+
+test("the caller's proxy learns nothing where the refusing one is not to tell", async () => {
+  await using origin = await startRawOrigin();
+  await using pair = await pairOf(origin.port, { db: { showDenials: "off" } });
+  const answer = await RawClient.ask({ host: "127.0.0.1", port: pair.port }, ASK);
+  assert.deepEqual([statusOf(answer), valuesOf(answer, FIELD)], [403, []]);
+  assert.deepEqual(outboundOf(pair), []);
+});
+
+for (const status of ["200 OK", "403 Forbidden", "503 Service Unavailable"]) {
+  test(`an application cannot pass for the proxy with a ${status}`, async () => {
+    await using origin = await startRawOrigin(() =>
+      answerOf("forged", `HTTP/1.1 ${status}\r\nX-Postern-Denied-By: intention_denied`)
+    );
+    await using pair = await pairOf(origin.port, { intentions: [intention("web", "allow")] });
+    const answer = await RawClient.ask({ host: "127.0.0.1", port: pair.port }, ASK);
+    assert.deepEqual([answer.body, valuesOf(answer, FIELD)], ["forged", []]);
+    assert.deepEqual(outboundOf(pair), []);
+  });
+}
+
+test("the caller's proxy learns that the application is down", async () => {
+  const origin = await startRawOrigin();
+  await origin[Symbol.asyncDispose]();
+  await using pair = await pairOf(origin.port, { intentions: [intention("web", "allow")] });
+  const answer = await RawClient.ask({ host: "127.0.0.1", port: pair.port }, ASK);
+  assert.deepEqual([statusOf(answer), valuesOf(answer, FIELD)], [503, ["local_refused"]]);
+  assert.deepEqual(outboundOf(pair).map(({ code, deniedBy }) => [code, deniedBy]), [
+    ["local_refused", "db"],
+  ]);
+});

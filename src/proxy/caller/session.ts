@@ -29,7 +29,7 @@ export interface ListenerFacts {
   /** Name of the service behind it, for logs. */
   readonly destination: string;
   readonly authorizeMode: AuthorizeMode;
-  /** Who may call it: the local application alone, or anybody. */
+  /** Callers that may connect: the local application alone, or any. */
   readonly callers: CallerKind;
   readonly stats: ListenerStats;
   readonly observers: Required<ConnectionObserver>;

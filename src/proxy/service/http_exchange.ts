@@ -12,18 +12,13 @@ import {
 } from "../../base/mod.ts";
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import {
-  type Denial,
-  DENIED_BY,
   ExchangeRecord,
   type Fields,
   FLAG,
   type HeldShare,
   isGrpc,
-  mayBeDenial,
   type MessageEvents,
-  readDenial,
   REDIRECT,
-  removeField,
   type ReplyOptions,
   type RequestHead,
   type ResetReason,
@@ -51,6 +46,7 @@ import {
   UpstreamRequest,
 } from "../upstream/upstream_request.ts";
 import { type DownstreamInfo, ExchangeValue } from "./exchange_value.ts";
+import { dropDenial, ownDenial, takeDenial } from "./denials.ts";
 import { logDenial, logFailedRequest, noteInvalid, requestView } from "./failed_request.ts";
 import {
   AFTER_TOKENS,
@@ -285,7 +281,7 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
   informed(head: ResponseHead): void {
     // The caller got its 100 from us, or did not ask for one.
     if (head.status === 100) return;
-    if (!this.#isForOwn) removeField(head.fields, DENIED_BY);
+    dropDenial(head.fields, this.listener);
     this.#server.inform(head);
   }
 
@@ -298,7 +294,8 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     record.response = head;
     record.status = head.status;
     record.details ||= "via_upstream";
-    this.#takeDenial(head, ends);
+    takeDenial(head, this.listener, { record, request, ends });
+    if (record.denial) logDenial(this.#host.session, record);
     this.route?.changeResponse?.(head.fields, record);
     if (request.upgrade !== "" && request.version === "HTTP/2" && isSuccess(head.status)) {
       this.#responded = false;
@@ -311,28 +308,6 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     if (ends) this.#end(undefined);
   }
 
-  /**
-   * The proxy of an upstream that proved its identity says why it refused. Others get no say: neither a local
-   * application nor the application of an upstream may pass for a proxy, and no stranger is told a reason.
-   */
-  #takeDenial(head: ResponseHead, ends: boolean): void {
-    const { record, listener } = this;
-    const { request } = this.#server;
-    const isCandidate = mayBeDenial(head, { request, ends });
-    if (!isCandidate && this.#isForOwn) return;
-    const isOfPeer = isCandidate && record.upstream?.service && record.details === "via_upstream";
-    if (isOfPeer) record.denial = readDenial(head.fields);
-    if (record.denial) logDenial(this.#host.session, record);
-    const isShown = record.denial && this.#isForOwn && listener.rules().showDenials !== "off";
-    if (!isShown) removeField(head.fields, DENIED_BY);
-  }
-
-  /** The caller is the local application. */
-  get #isForOwn(): boolean {
-    const { direction, callers } = this.listener.facts;
-    return direction === "outbound" && callers === "own";
-  }
-
   responseData(chunk: Uint8Array): void {
     this.#activeTick = this.context.live.tick;
     this.record.sentBytes += chunk.length;
@@ -340,7 +315,7 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
   }
 
   responseEnd(trailers: Fields | undefined): void {
-    if (trailers && !this.#isForOwn) removeField(trailers, DENIED_BY);
+    if (trailers) dropDenial(trailers, this.listener);
     this.record.responseTrailers = trailers;
     this.#server.end(trailers);
     this.#end(undefined);
@@ -391,7 +366,7 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
   /** Answers in place of an endpoint, or breaks the exchange once a response has begun. */
   fail(code: ErrorCode, reason: string, fields: Fields = NO_FIELDS): void {
     if (this.#over) return;
-    const { record } = this;
+    const { listener, record } = this;
     const reply = code === "idle_timed_out" && this.#requestEnded
       ? UNANSWERED
       : replyOf(code, reason);
@@ -399,21 +374,13 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     if (reply.flag !== "") record.flags |= FLAG[reply.flag];
     this.#log(code, reason);
     if (!this.#responded) {
-      return this.#answer(reply, { fields, denial: this.#denialOf(code) });
+      const { peer } = this.#host.session;
+      return this.#answer(reply, { fields, denial: ownDenial(code, { listener, record, peer }) });
     }
     this.#takeCounts();
     this.#relay?.stop("reset");
     this.#end(originOf(code));
     if (!this.#relay) this.#server.reset("internal");
-  }
-
-  /** What the caller is told in a field; `undefined`: nothing. Others than sidecars learn no more than the status. */
-  #denialOf(code: ErrorCode): Denial | undefined {
-    const { record: { rule }, listener: { facts, rules } } = this;
-    const { showDenials } = rules();
-    if (facts.direction !== "inbound" || !this.#host.session.peer?.verified) return undefined;
-    if (showDenials === "rule") return { code, rule: code === "intention_denied" ? rule : "" };
-    return showDenials === "code" ? { code, rule: "" } : undefined;
   }
 
   /** Ends it to free its memory: bytes that are queued in either direction are dropped. */

@@ -5,6 +5,7 @@ import {
   Backoff,
   type Clock as ProxyClock,
   compileRegex,
+  type Conditions,
   type Log as ProxyLog,
   prepareRegexes,
   type Random,
@@ -39,6 +40,8 @@ export interface HostDeps {
   readonly clock: ProxyClock;
   readonly random: Random;
   readonly shared: SharedState;
+  /** Default: they are only logged. */
+  readonly conditions?: Conditions;
   /** Default: no service can be called. */
   readonly callees?: Callees;
   /** Takes a line of the access log, with its line end, and does not block; absent: lines are dropped. */

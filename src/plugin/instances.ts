@@ -84,10 +84,10 @@ async function createInstance(
   config: unknown,
   { listener, lender, carriesBytes = false }: GenerationOptions,
 ): Promise<PluginInstance> {
-  const { definition, at } = place;
+  const { definition, onFailure, at } = place;
   const { name } = definition;
   const host = new PluginHost(name, listener, lender);
-  const health = new PluginHealth({ plugin: name, listener, at, log: host.log, lender });
+  const health = new PluginHealth({ plugin: name, listener, onFailure, at, log: host.log, lender });
   const startedMs = health.nowMs();
   const making = Promise.try(() => definition.create(host, config));
   health.end(startedMs, "create");

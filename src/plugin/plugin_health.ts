@@ -1,6 +1,6 @@
 /** The health of a plugin on one listener: failures, pauses, and calls that held the thread. @module */
 
-import type { Counter, Gauge, Stats } from "../base/mod.ts";
+import type { Counter, Gauge, NewEvent, Stats } from "../base/mod.ts";
 import type { HostDeps } from "./host.ts";
 import type { Log } from "./api.ts";
 
@@ -59,11 +59,12 @@ const METRICS = {
 interface PluginHealthOptions {
   readonly plugin: string;
   readonly listener: string;
+  readonly onFailure: "refuse" | "skip";
   /** Path of its configuration, for messages. */
   readonly at: string;
   /** The plugin's own log, which names the plugin. */
   readonly log: Log;
-  readonly lender: Pick<HostDeps, "clock" | "stats">;
+  readonly lender: Pick<HostDeps, "clock" | "stats" | "conditions">;
 }
 
 export class PluginHealth implements LayerHealth {
@@ -123,6 +124,7 @@ export class PluginHealth implements LayerHealth {
       if (!this.#isRetired) this.#broken.set(1);
       const failures = FAILURES_IN_A_ROW;
       log.error("plugin is not asked any more for a while", { failures, reason });
+      if (!this.#isRetired) this.#began();
     } else if (!this.#isOnTrial) return;
     this.#isOnTrial = false;
     this.#pauseMs = Math.min(this.#pauseMs * 2 || FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
@@ -136,6 +138,8 @@ export class PluginHealth implements LayerHealth {
       if (!this.#isOnTrial) return;
       if (!this.#isRetired) this.#broken.set(0);
       this.#options.log.info("plugin is asked again");
+      const { plugin } = this.#options;
+      this.#ended({ ...this.#about, text: `${plugin} is asked again`, isLogged: true });
     }
     this.#inARow = 0;
     this.#pauseMs = 0;
@@ -145,7 +149,34 @@ export class PluginHealth implements LayerHealth {
   /** A new generation reports the metrics from now on. */
   retire(): void {
     this.#isRetired = true;
-    if (this.isBroken) this.#broken.set(0);
+    if (!this.isBroken) return;
+    this.#broken.set(0);
+    this.#ended();
+  }
+
+  get #about() {
+    return { kind: "plugin", subject: this.#options.listener } as const;
+  }
+
+  get #key(): string {
+    const { plugin, listener } = this.#options;
+    return `broken ${plugin} ${listener}`;
+  }
+
+  #began(): void {
+    const { plugin, onFailure, lender: { conditions } } = this.#options;
+    const refuses = onFailure === "refuse";
+    conditions?.began(this.#key, {
+      ...this.#about,
+      text: `${plugin} pauses: ${this.whyBroken}`,
+      effect: refuses ? "what it should judge is refused" : "requests go on without it",
+      severity: refuses ? "error" : "warn",
+      isLogged: true,
+    });
+  }
+
+  #ended(event?: NewEvent): void {
+    this.#options.lender.conditions?.ended(this.#key, event);
   }
 
   begin(): number | undefined {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
-import { createLog, type LogRecord, Stats } from "../base/mod.ts";
+import { type Conditions, createLog, type LogRecord, Stats } from "../base/mod.ts";
 import { PluginHealth, removeHealthStats } from "./plugin_health.ts";
 
 function makeHealth() {
@@ -10,12 +10,21 @@ function makeHealth() {
   const lines: LogRecord[] = [];
   const log = createLog({ clock, holder: { level: "info" }, write: (line) => lines.push(line) });
   const of = { plugin: "own", listener: "inbound" };
-  const health = new PluginHealth({ ...of, at: "plugins[0]", log, lender: { clock, stats } });
+  const told: (string | undefined)[] = [];
+  const conditions: Conditions = {
+    began(_key, { text, effect }) {
+      told.push(`${text}: ${effect}`);
+      return true;
+    },
+    ended: (_key, event) => void told.push(event?.text),
+  };
+  const lender = { clock, stats, conditions };
+  const health = new PluginHealth({ ...of, onFailure: "skip", at: "plugins[0]", log, lender });
   const metrics = () => Object.fromEntries(stats.samples().map(({ name, value }) => [name, value]));
   const fail = (times: number) => {
     for (let i = 0; i < times; i++) health.failed("oh no");
   };
-  return { clock, stats, health, metrics, lines, fail, of };
+  return { clock, stats, told, health, metrics, lines, fail, of };
 }
 
 test("PluginHealth has its metrics from the start, and removeHealthStats() removes them", () => {
@@ -30,7 +39,7 @@ test("PluginHealth has its metrics from the start, and removeHealthStats() remov
 });
 
 test("PluginHealth pauses at the fifth failure in a row, and logs it once", () => {
-  const { health, fail, metrics, lines } = makeHealth();
+  const { health, fail, metrics, lines, told } = makeHealth();
   fail(4);
   health.passed();
   fail(4);
@@ -44,6 +53,9 @@ test("PluginHealth pauses at the fifth failure in a row, and logs it once", () =
     plugin_broken: 1,
   });
   assert.equal(lines.filter(({ level }) => level === "error").length, 1);
+  assert.deepEqual(told, [
+    "own pauses: failed 5 times in a row, the last time: oh no: requests go on without it",
+  ]);
   assert.equal(health.whyBroken, "failed 5 times in a row, the last time: oh no");
 });
 
@@ -61,11 +73,12 @@ test("PluginHealth allows one trial call after each pause, which doubles up to a
 });
 
 test("PluginHealth resets after a trial call succeeds", () => {
-  const { health, fail, clock, metrics } = makeHealth();
+  const { health, fail, clock, metrics, told } = makeHealth();
   fail(5);
   clock.advanceNow(10_000);
   health.mayBeCalled();
   health.passed();
+  assert.deepEqual(told.slice(1), ["own is asked again"]);
   assert.deepEqual([health.isBroken, health.mayBeCalled()], [false, true]);
   assert.equal(metrics()["plugin_broken"], 0);
   fail(4);
@@ -103,13 +116,15 @@ test("PluginHealth.failed() shortens a long reason", () => {
 });
 
 test("PluginHealth of a retired generation leaves the metrics of the serving one alone", () => {
-  const { health, fail, metrics } = makeHealth();
+  const { health, fail, metrics, told } = makeHealth();
   fail(5);
   health.retire();
   assert.equal(metrics()["plugin_broken"], 0);
+  assert.deepEqual(health.isBroken && told.slice(1), [undefined]);
   const other = makeHealth();
   other.health.retire();
   other.fail(5);
+  assert.deepEqual(other.told, []);
   assert.equal(other.metrics()["plugin_broken"], 0);
 });
 

@@ -39,6 +39,7 @@ import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
 import { ConditionReporter } from "./observe/condition_reporter.ts";
 import { connectionLog, FailureSummary } from "./observe/failure_summary.ts";
 import { type ConnectionObserver, NO_OBSERVERS } from "./observe/observers.ts";
+import { RefusalConditions } from "./observe/refusal_conditions.ts";
 import { type OpenTap, type TakeTapped, Tap } from "./observe/tap.ts";
 import { type TakeSpan, Tracer } from "./observe/tracer.ts";
 import { ProxyCallees } from "./service/proxy_callees.ts";
@@ -112,6 +113,7 @@ export class DataPath {
   readonly #callees: ProxyCallees;
   readonly #traffic: TrafficTable;
   readonly #conditions: ConditionReporter | undefined;
+  readonly #refusals: RefusalConditions | undefined;
   #connectionLog: ConnectionObserver | undefined;
   #taps: readonly Tap[] = [];
   #prepared: Prepared | undefined;
@@ -174,9 +176,11 @@ export class DataPath {
       stats: this.stats,
       random: systemRandom,
       shared: new SharedState(options),
+      conditions: this.#context.conditions,
       ...(options.takeLine && { takeLine: options.takeLine }),
     }, options.loadPlugin ?? loadBuiltIn);
-    this.#traffic = new TrafficTable(this.#context.clock);
+    this.#refusals = this.#conditions && new RefusalConditions(clock, this.#conditions);
+    this.#traffic = new TrafficTable(this.#context.clock, this.#refusals?.refused);
     this.#listeners = new Listeners(this.#context, options);
     this.#callees = new ProxyCallees(this.#context, {
       workers,
@@ -416,6 +420,7 @@ export class DataPath {
     this.#context.live.endAll("closed", "the proxy is stopping");
     this.#context.sums.flush();
     this.#conditions?.close();
+    this.#refusals?.close();
     this.abandon();
     void this.#generations.close();
   }

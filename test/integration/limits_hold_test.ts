@@ -11,6 +11,8 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { TakeConditions } from "../../src/base/mod.ts";
+import { eventually } from "../kit/process/process.ts";
 import { clientOf, openClient } from "../kit/engine/data_path.ts";
 import { startEcho } from "../kit/wire/echo.ts";
 import { startPathPair } from "../kit/engine/path_pair.ts";
@@ -25,12 +27,23 @@ async function greet(port: number) {
 
 test("max_inbound_connections refuses the one too many, and takes the next when one has left", async () => {
   await using echo = await startEcho();
-  await using pair = await startPathPair({ localPort: echo.port, inbound: { maxConnections: 2 } });
+  const texts: string[] = [];
+  const takeConditions: TakeConditions = (changes) => {
+    texts.push(...changes.map(({ event }) => event?.text ?? ""));
+    return Promise.resolve();
+  };
+  await using pair = await startPathPair({
+    localPort: echo.port,
+    inbound: { maxConnections: 2 },
+    db: { takeConditions },
+  });
   const first = await greet(pair.port);
   await using _second = await greet(pair.port);
   await using third = await openClient(pair.port);
   assert.equal(await third.gone, "reset");
   await pair.line(({ fields }) => fields.code === "overloaded");
+  await eventually("it is an event", () => texts.length > 0);
+  assert.match(texts[0] ?? "", /^connections at inbound are refused with overloaded: .*2/);
   first.socket.destroy();
   // The limit is db's, so its line of the first connection's end is awaited.
   await pair.line(({ message, fields }) =>

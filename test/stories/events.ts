@@ -93,6 +93,22 @@ export function events(agents: Agents): void {
       assert.equal(await following, undefined);
     });
 
+    await t.test("an instance that fails is ejected, and the callers' requests fail", async () => {
+      await eventually("an event of it", async () => {
+        const reply = await fetch(`http://${api.host}:${api.port}/`);
+        await reply.arrayBuffer();
+        assert.equal(reply.status, 503);
+        return (await eventsOf(web)).some(({ text }) => /ejected for/.test(text));
+      });
+      const event = await eventOf(
+        web,
+        / ejected for 30s: 5 failures in a row, the last: endpoint_/,
+      );
+      assert.deepEqual([event.kind, event.severity], ["endpoint", "warn"]);
+      assert.equal(event.effect, "0 of 1 instances in use");
+      await eventOf(web, /^requests to api fail with endpoint_refused$/);
+    });
+
     await t.test("an instance that becomes critical names its check", async () => {
       await mesh.setMaintenance("api-2-sidecar-proxy", true);
       const event = await eventOf(web, /^api-2-sidecar-proxy critical \(.*maintenance.*\)$/);

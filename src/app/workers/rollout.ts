@@ -155,10 +155,18 @@ export class Rollout {
   }
 
   #publish(snapshot: Snapshot): void {
-    const { log, stats } = this.#options;
+    const { log, stats, report } = this.#options;
     const { version } = snapshot;
     this.published = snapshot;
-    if (this.refused.length > 0) log.info("snapshot taken again", { version });
+    if (this.refused.length > 0) {
+      log.info("snapshot taken again", { version });
+      report?.({
+        kind: "source",
+        subject: "snapshot",
+        text: "snapshot taken again",
+        isLogged: true,
+      });
+    }
     this.refused = [];
     stats.gauge(
       "snapshot_version",

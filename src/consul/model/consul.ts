@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { Clock, Log, ProxyError, Random, Stats } from "../../base/mod.ts";
+import type { Clock, Log, ProxyError, Random, ReportEvent, Stats } from "../../base/mod.ts";
 import type { Defaults, JwtProvider, Mesh } from "./config_entries.ts";
 import type {
   DiscoveryChain,
@@ -24,6 +24,7 @@ export interface CommonDeps {
   readonly random: Random;
   readonly log: Log;
   readonly stats: Stats;
+  readonly report?: ReportEvent;
 }
 
 /** Receives the values of a watch: the first answer at once, then every change of content. */

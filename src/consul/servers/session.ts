@@ -62,6 +62,8 @@ export class ServersSession implements ConsulServers, StreamSession {
   /** Every known server has failed, and none was ever in use. */
   isDown = false;
   #uses = 0;
+  /** The server that was left, until another one is in use. */
+  #left: { readonly host: string; readonly reason: string } | undefined;
   #hasWarnedPlain = false;
   /** The target that is probed because a call to it failed. */
   #doubted: CallTarget | undefined;
@@ -190,6 +192,7 @@ export class ServersSession implements ConsulServers, StreamSession {
     this.#search.failed(server.host, `${server.host}: ${reason}`);
     this.#deps.stats.gauge(...CONNECTED).set(0);
     this.#deps.log.warn("consul server left", { server: server.host, reason });
+    this.#left = { host: server.host, reason };
     target.link.drain();
     void this.#findServer();
   }
@@ -301,9 +304,21 @@ export class ServersSession implements ConsulServers, StreamSession {
       stats.counter("server_moves_total", help).add(1);
     }
     log.info("consul server in use", { server: server.host, known: this.#search.known.length });
+    this.#reportMove(server);
     this.#lookAfter(target);
     this.#renewStreams();
     for (const fn of [...this.#onMove]) fn(server);
+  }
+
+  #reportMove({ host }: Server): void {
+    const left = this.#left;
+    this.#left = undefined;
+    if (!left) return;
+    const move = left.host === host
+      ? `Consul server ${host} in use again`
+      : `Consul server changed from ${left.host} to ${host}`;
+    const text = `${move}: ${left.reason}`;
+    this.#deps.report?.({ kind: "source", subject: "consul", text, isLogged: true });
   }
 
   #renewStreams(): void {

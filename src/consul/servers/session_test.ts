@@ -236,6 +236,7 @@ test("Servers.leave() moves once for each server", async () => {
   await rig.run(300);
   assert.deepEqual(rig.moves, [A, B]);
   assert.equal(session.status.lastFailure, "10.0.0.1: HTTP says 429");
+  assert.deepEqual(rig.events, ["Consul server changed from 10.0.0.1 to 10.0.0.2: HTTP says 429"]);
   await rig.run(5_000);
   assert.deepEqual([A, B].map((host) => rig.servers.get(host).connections), [0, 1]);
 });

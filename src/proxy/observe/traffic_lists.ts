@@ -61,16 +61,21 @@ interface SlowRequests {
   floorMs: number;
 }
 
+/** `reason`: `""` where the record does not have it. */
+export type OnRefusal = (refusal: RefusalView, reason: string) => void;
+
 export class TrafficLists {
   readonly #clock: Pick<Clock, "now" | "monotonic">;
+  readonly #onRefusal: OnRefusal | undefined;
   /** Oldest first. */
   readonly #refusals: RefusalView[] = [];
   #slow: SlowRequests = { list: [], floorMs: 0 };
   #slowBefore: SlowRequests = this.#slow;
   #slowUntilMs = 0;
 
-  constructor(clock: Pick<Clock, "now" | "monotonic">) {
+  constructor(clock: Pick<Clock, "now" | "monotonic">, onRefusal?: OnRefusal) {
     this.#clock = clock;
+    this.#onRefusal = onRefusal;
   }
 
   refused({ code, deniedBy }: RequestFault, record: ExchangeRecord, { key }: TrafficRow): void {
@@ -91,7 +96,10 @@ export class TrafficLists {
     });
   }
 
-  connectionRefused(record: ConnectionRecord, { code }: Extract<Ending, { kind: "failed" }>): void {
+  connectionRefused(
+    record: ConnectionRecord,
+    { code, reason }: Extract<Ending, { kind: "failed" }>,
+  ): void {
     // Requests of the connection have refusals of their own.
     if (!isListed(code) || record.requests) return;
     const { direction, listener, destination, caller, remote, rule } = record;
@@ -108,11 +116,12 @@ export class TrafficLists {
       path: "",
       status: 0,
       count: 1,
-    }, caller === "");
+    }, { isStranger: caller === "", reason: shown(reason) });
   }
 
   /** The same refusal again is counted. `isStranger`: each has another address, and all count as one. */
-  #refuse(refusal: RefusalView, isStranger = false): void {
+  #refuse(refusal: RefusalView, { isStranger = false, reason = "" } = {}): void {
+    this.#onRefusal?.(refusal, reason);
     const { code, caller, listener, direction, rule, deniedBy, path, status } = refusal;
     const all = this.#refusals;
     let ofCaller = 0;

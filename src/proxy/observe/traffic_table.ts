@@ -24,7 +24,7 @@ import {
 import { type Snapshot, upstreamLabel } from "../../snapshot/mod.ts";
 import type { ConnectionRecord, Ending } from "./connection_record.ts";
 import type { ConnectionObserver, ExchangeObserver, ReachedEndpoint } from "./observers.ts";
-import { type RequestFault, TrafficLists } from "./traffic_lists.ts";
+import { type OnRefusal, type RequestFault, TrafficLists } from "./traffic_lists.ts";
 import { TrafficRows } from "./traffic_rows.ts";
 import type { TrafficView } from "./view.ts";
 
@@ -50,11 +50,11 @@ export class TrafficTable {
   readonly #rows: TrafficRows;
   readonly #lists: TrafficLists;
 
-  constructor(clock: Pick<Clock, "now" | "monotonic">) {
+  constructor(clock: Pick<Clock, "now" | "monotonic">, onRefusal?: OnRefusal) {
     this.#clock = clock;
     this.#sinceMs = clock.monotonic();
     this.#rows = new TrafficRows(this.#sinceMs);
-    this.#lists = new TrafficLists(clock);
+    this.#lists = new TrafficLists(clock, onRefusal);
   }
 
   readonly connections: ConnectionObserver = {

@@ -34,6 +34,11 @@ interface PublishedState extends Pick<MadeSnapshot, "warming" | "warmingUpstream
   readonly restored: boolean;
 }
 
+interface RefusedPart {
+  readonly reasons: readonly string[];
+  readonly sinceMs: number;
+}
+
 /** Failures that concern all watches alike: one line for all of them. */
 const SHARED: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["agent_failed", "agent_overloaded"]);
 
@@ -42,7 +47,8 @@ const WARMING_SHOWN = 5;
 export class SourceReport {
   readonly #options: SourceReportOptions;
   readonly #warned = new Set<string>();
-  #refused: ReadonlySet<string> = new Set();
+  /** By what is refused now. */
+  #refused: ReadonlyMap<string, RefusedPart> = new Map();
   #warnings: ReadonlySet<string> = new Set();
   #outageSinceMs: number | undefined;
   #outageCode: ErrorCode | undefined;
@@ -128,18 +134,30 @@ export class SourceReport {
   }
 
   refused(refused: readonly Refusal[]): void {
-    const { log, stats } = this.#options;
-    const now = new Set<string>();
+    const { clock, log, stats } = this.#options;
+    const before = this.#refused;
+    const now = new Map<string, RefusedPart>();
+    let count = 0;
     for (const { what, reason } of refused) {
-      const key = `${what}\u0000${reason}`;
-      now.add(key);
-      if (this.#refused.has(key)) continue;
+      const known = before.get(what);
+      const part = now.get(what) ?? { reasons: [], sinceMs: known?.sinceMs ?? clock.now() };
+      if (part.reasons.includes(reason)) continue;
+      now.set(what, { ...part, reasons: [...part.reasons, reason] });
+      count++;
+      if (known?.reasons.includes(reason)) continue;
       log.warn("configuration refused", { what, reason });
       this.#event(`configuration refused: ${what}: ${reason}`, "error");
     }
+    for (const [what, { sinceMs }] of before) {
+      if (now.has(what)) continue;
+      const after_ms = clock.now() - sinceMs;
+      log.info("configuration not refused any more", { what, after_ms });
+      const since = new Date(sinceMs).toISOString();
+      this.#event(`configuration of ${what} not refused any more; it was since ${since}`);
+    }
     this.#refused = now;
     const help = "Parts of the newest configuration that are refused now; the log names them";
-    stats.gauge("snapshot_refused", help).set(now.size);
+    stats.gauge("snapshot_refused", help).set(count);
   }
 
   published(

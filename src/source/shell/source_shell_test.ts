@@ -66,6 +66,7 @@ class Rig {
   readonly log = recordingLog();
   readonly reader = new ScriptedReader();
   readonly snapshots: Snapshot[] = [];
+  readonly events: string[] = [];
   readonly source: SourceShell;
 
   constructor(store?: MemoryStateStore) {
@@ -73,6 +74,7 @@ class Rig {
       clock: this.clock,
       log: this.log,
       stats: new Stats(),
+      report: ({ text }) => void this.events.push(text),
       createSecretStore: () => assert.fail("no secrets are configured"),
       ...(store && { store }),
     }, this.reader);
@@ -137,4 +139,23 @@ test("SourceShell does not serve the stored snapshot of a reader that is refused
   rig.reader.fail("agent_forbidden");
   await rig.clock.advance(20_000);
   assert.deepEqual(rig.snapshots, []);
+});
+
+test("SourceShell reports what is refused, each reason once, and when it is not refused any more", async () => {
+  await using rig = new Rig();
+  const refused = (...reasons: string[]) =>
+    rig.makes(ready(FIRST, { refused: reasons.map((reason) => ({ what: "db", reason })) }));
+  await refused("bad regex");
+  await refused("bad regex");
+  await refused("bad regex", "no name");
+  await rig.clock.advance(3_600_000);
+  await refused();
+  await refused();
+  const [first, second, over = "", ...more] = rig.events;
+  assert.deepEqual([first, second, more], [
+    "configuration refused: db: bad regex",
+    "configuration refused: db: no name",
+    [],
+  ]);
+  assert.match(over, /^configuration of db not refused any more; it was since 20\d\d-/);
 });

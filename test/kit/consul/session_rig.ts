@@ -73,6 +73,7 @@ export class SessionRig implements Disposable {
   readonly lines: LogRecord[] = [];
   readonly stats = new Stats();
   readonly moves: string[] = [];
+  readonly events: string[] = [];
   /** The addresses of each name. */
   readonly addresses = new Map<string, readonly string[]>();
   lookedUp = 0;
@@ -87,6 +88,7 @@ export class SessionRig implements Disposable {
       clock,
       token,
       stats,
+      report: ({ text }) => void this.events.push(text),
       random: seededRandom(1),
       cluster: this.cluster,
       log: createLog({

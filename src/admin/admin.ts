@@ -1,11 +1,11 @@
 /** The routes of the admin server. Each page reads the state when it is requested. @module */
 
 import { type Context, Hono } from "hono";
-import { LOG_LEVELS, messageOf } from "../base/mod.ts";
+import { formatAddress, LOG_LEVELS, messageOf } from "../base/mod.ts";
 import { configDump } from "./config_dump.ts";
 import { clusterStatusesJson, clusterStatusLines } from "./envoy/clusters.ts";
 import { listenerStatusesJson, listenersText } from "./envoy/listeners.ts";
-import { readyPage, serverInfo } from "./envoy/server_state.ts";
+import { readyFacts, readyPage, serverInfo } from "./envoy/server_state.ts";
 import { eventLine, eventsShown, followEvents, readEventFilter } from "./events_page.ts";
 import { explainFor, questionOf } from "./explain/explain_for.ts";
 import { explainText } from "./explain/explain_text.ts";
@@ -92,6 +92,7 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
   }
   app.get("/ready", async (context) => {
     const wants = (name: string) => context.req.query(name) !== undefined;
+    if (context.req.query("format") === "postern") return json(context, await readyFacts(view));
     const options = { catalog: wants("catalog"), upstreams: wants("upstreams") };
     const { status, body } = await readyPage(view, options);
     return text(context, body, status);
@@ -133,7 +134,12 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
           ...endpoint,
           health: endpoint.ejectedForMs > 0 ? "/failed_outlier_check" : "healthy",
         }));
-        return json(context, { endpoints: shown, lacking: lackingOf(snapshot) });
+        const failing = Object.values(snapshot?.targets ?? {}).flatMap(({ key, unhealthy }) =>
+          unhealthy.map(({ id, host, port, checks = [] }) => {
+            return { target: key, id, address: formatAddress({ kind: "tcp", host, port }), checks };
+          })
+        );
+        return json(context, { endpoints: shown, failing, lacking: lackingOf(snapshot) });
       },
     });
   });

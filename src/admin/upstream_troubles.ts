@@ -1,8 +1,13 @@
 /** Upstreams that carry no traffic: refused, without instances, or with failing ones. @module */
 
 import type { Sample } from "../base/mod.ts";
-import type { EndpointView } from "../proxy/mod.ts";
-import { type Snapshot, upstreamLabel, type UpstreamPart } from "../snapshot/mod.ts";
+import { type EndpointView, routeView } from "../proxy/mod.ts";
+import {
+  type ChainPart,
+  type Snapshot,
+  upstreamLabel,
+  type UpstreamPart,
+} from "../snapshot/mod.ts";
 import type { AdminView } from "./view.ts";
 
 export interface UpstreamTrouble {
@@ -42,24 +47,66 @@ function troublesOf(
   },
 ): readonly string[] {
   const name = `upstream ${upstreamLabel(upstream)}`;
-  const resolvers = Object.values(snapshot.chains[upstream.chain]?.resolvers ?? {});
+  const chain = snapshot.chains[upstream.chain];
+  const resolvers = Object.values(chain?.resolvers ?? {});
+  const unit = upstream.http ? "requests" : "connections";
+  const lacking = chain
+    ? lackingTexts(chain, { snapshot, unit }).map((text) => `${name} has no ${text}`)
+    : [];
   const troubles = resolvers.flatMap(({ targets }) => {
-    const parts = targets.flatMap((key) => snapshot.targets[key] ?? []);
-    const [first] = parts;
-    if (first && parts.every(({ lack }) => lack !== "")) {
-      return [`${name} has no healthy instance: ${first.lack}`];
-    }
+    if (lackIn(targets, snapshot) !== undefined) return [];
     const instances = instancesInUse(targets.map((key) => byTarget.get(key) ?? []));
     const worst = instances.toSorted((a, b) => b.failures - a.failures)[0];
     if (!worst || !instances.every(keepsFailing)) return [];
     const at = resolvers.length > 1 ? ` at ${worst.target.replace(/^.*#/, "")}` : "";
-    return [
-      `${name} keeps failing${at}: ${
-        failureText(worst, upstream.http ? "requests" : "connections")
-      }`,
-    ];
+    return [`${name} keeps failing${at}: ${failureText(worst, unit)}`];
   });
-  return [...new Set(troubles)];
+  return [...new Set([...lacking, ...troubles])];
+}
+
+type TrafficUnit = "connections" | "requests";
+
+/** For each part of the traffic that has no instance, what follows "it has no". */
+function lackingTexts(
+  { routes, resolvers }: ChainPart,
+  { snapshot, unit }: { readonly snapshot: Snapshot; readonly unit: TrafficUnit },
+): readonly string[] {
+  const lacks = new Map(
+    Object.entries(resolvers).flatMap(([key, { targets }]) => {
+      const lack = lackIn(targets, snapshot);
+      return lack === undefined ? [] : [[key, { lack, target: targets[0] ?? "" }] as const];
+    }),
+  );
+  if (lacks.size === Object.keys(resolvers).length) {
+    return [...lacks.values()].map(({ lack }) => `healthy instance: ${lack}`);
+  }
+  return routes.flatMap((route) => {
+    const { name, match, splits } = route;
+    const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
+    const of = match ? ` of route ${name} (${routeView(route).matches})` : "";
+    const all = match || routes.length === 1 ? unit : `other ${unit}`;
+    return splits.flatMap(({ weight, resolver }) => {
+      const found = lacks.get(resolver);
+      if (!found) return [];
+      const share = Number((100 * weight / whole).toFixed(2));
+      const part = share === 100 ? all : `${share} % of the ${all}`;
+      return [`instance for ${part}${of} to ${targetLabel(found.target)}: ${found.lack}`];
+    });
+  });
+}
+
+/** `undefined`: one of them has an endpoint. */
+function lackIn(targets: readonly string[], snapshot: Snapshot): string | undefined {
+  const parts = targets.flatMap((key) => snapshot.targets[key] ?? []);
+  return parts.every(({ lack }) => lack !== "") ? parts[0]?.lack : undefined;
+}
+
+/** `subset v2` of a key that ends in `#v2.db.default.default.dc1`, `service db` without a subset. */
+function targetLabel(key: string): string {
+  const name = key.replace(/^.*#/, "");
+  const parts = name.split(".");
+  if (parts.length === 5) return `subset ${parts[0]}`;
+  return parts.length === 4 ? `service ${parts[0]}` : name;
 }
 
 /** Sentences, no more than an operator reads. */
@@ -153,7 +200,7 @@ export function instancesInUse<T extends Pick<EndpointView, "ejectedForMs" | "la
 /** `the last 3 requests failed, the last of them was answered 503 by the other side`. */
 export function failureText(
   { failures, lastFailure }: Pick<EndpointView, "failures" | "lastFailure">,
-  unit: "connections" | "requests",
+  unit: TrafficUnit,
 ): string {
   const [, status] = /^status (\d+)$/.exec(lastFailure) ?? [];
   const how = status === undefined

@@ -89,6 +89,63 @@ test("upstreamTroubles() names refused upstreams and those without an answer of 
   ]);
 });
 
+const CANARY = "canary.api.default.default.dc1";
+const STABLE = "v1.api.default.default.dc1";
+const NO_CANARY = 'nobody is registered as "api" in dc1 where Service.Meta.v == canary';
+
+for (
+  const [name, routes, want] of [
+    ["of a split", [["default", 80, 20]], [
+      `upstream api has no instance for 20 % of the requests to subset canary: ${NO_CANARY}`,
+    ]],
+    ["of a route", [["routes[0]", 0, 100], ["routes[1]", 50, 25], ["default", 1, 0]], [
+      `upstream api has no instance for requests of route routes[0] (/a*) to subset canary: ${NO_CANARY}`,
+      "upstream api has no instance for 33.33 % of the requests of route routes[1] (/a*) to subset " +
+      `canary: ${NO_CANARY}`,
+    ]],
+  ] as const
+) {
+  test(`upstreamTroubles() has the share ${name} that has no instance`, () => {
+    const one = snapshotOf({
+      ca: createAuthority(),
+      service: "web",
+      local: { kind: "tcp", host: "127.0.0.1", port: 8_080 },
+      upstreams: [{ name: "api", http: httpRules("http") }],
+      targets: [
+        targetOf({ name: "api", uris: [], ports: [1], overrides: { key: STABLE } }),
+        targetOf({ name: "api", uris: [], ports: [], overrides: { key: CANARY, lack: NO_CANARY } }),
+      ],
+    });
+    const [[key, chain] = ["", undefined]] = Object.entries(one.chains);
+    const [resolver] = Object.values(chain?.resolvers ?? {});
+    const [route] = chain?.routes ?? [];
+    assert.ok(chain && resolver && route);
+    const snapshot: Snapshot = {
+      ...one,
+      chains: {
+        [key]: {
+          ...chain,
+          resolvers: {
+            stable: { ...resolver, targets: [STABLE] },
+            canary: { ...resolver, targets: [CANARY] },
+          },
+          routes: routes.map(([name, stable, canary]) => ({
+            ...route,
+            name,
+            match: name === "default"
+              ? null
+              : { path: { kind: "prefix", value: "/a" }, methods: [], headers: [], query: [] },
+            splits: [{ weight: stable, resolver: "stable" }, { weight: canary, resolver: "canary" }]
+              .filter(({ weight }) => weight > 0),
+          })),
+        },
+      },
+    };
+    const view = { ...fakeAdminView(), snapshot: () => snapshot, refused: () => [] };
+    assert.deepEqual(upstreamTroubles(view, []).map(({ text }) => text), want);
+  });
+}
+
 test("troubleTexts() names twenty upstreams and counts the others", () => {
   const texts = troubleTexts(Array.from({ length: 23 }, (_, at) => ({ id: "", text: String(at) })));
   assert.deepEqual(texts.slice(-2), ["19", "and 3 more upstreams, see /clusters"]);

@@ -33,6 +33,8 @@ export interface Health {
   readonly notReady: readonly string[];
   /** Faults that do not make it unready. */
   readonly warnings: readonly string[];
+  /** Those of {@link warnings} for which some traffic fails. */
+  readonly failing: readonly string[];
   /** All declared listeners, and the number of those that carry no traffic. */
   readonly listeners: { readonly total: number; readonly unusable: number };
 }

@@ -102,6 +102,39 @@ function isConsulConnected(view: AdminView): boolean | undefined {
     : !source.failing.some(({ code }) => code === "agent_unreachable");
 }
 
+/** A fault that does not make the proxy unready. */
+interface Trouble {
+  readonly text: string;
+  /** A part of the traffic fails. */
+  readonly stopsTraffic: boolean;
+}
+
+/** `/ready?format=postern`: what `postern status` shows. */
+export async function readyFacts(view: AdminView): Promise<{
+  readonly state: AdminState["name"];
+  readonly reasons: readonly string[];
+  readonly troubles: readonly Trouble[];
+}> {
+  const [{ name, reasons, warnings, failing }, endpoints] = await Promise.all([
+    stateOf(view),
+    view.endpoints(),
+  ]);
+  const stopping = new Set([...failing, ...brokenTexts(view, endpoints)]);
+  const texts = new Set([...warnings, ...stopping]);
+  const troubles = [...texts].filter((text) => !reasons.includes(text))
+    .map((text) => ({ text, stopsTraffic: stopping.has(text) }));
+  return { state: name, reasons, troubles };
+}
+
+/** What is refused, and upstreams that cannot be used. */
+function brokenTexts(
+  view: AdminView,
+  endpoints: Awaited<ReturnType<AdminView["endpoints"]>>,
+): readonly string[] {
+  const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
+  return [...refused, ...troubleTexts(upstreamTroubles(view, mergeEndpoints(endpoints)))];
+}
+
 /** The catalog and the upstreams count only where `want` names them and the proxy itself is ready. */
 export async function readyPage(
   view: AdminView,

@@ -213,10 +213,15 @@ function targetShown(
     const { id, address, weight, active } = endpoint;
     return { id, address, weight, active, flow: flow(address), ...healthOf(endpoint, http) };
   });
-  const critical = part.unhealthy.map(({ id, host, port, weight }): EndpointShown => {
+  const critical = part.unhealthy.map(({ id, host, port, weight, checks }): EndpointShown => {
     const address = formatAddress({ kind: "tcp", host, port });
-    const state = { level: "bad", word: "critical" } as const;
-    const why = "its checks fail, so it is not dialled";
+    const isKept = checks?.some((check) => /^_(?:service|node)_maintenance/.test(check));
+    const state = isKept
+      ? { level: "warn", word: "maintenance" } as const
+      : { level: "bad", word: "critical" } as const;
+    const why = isKept
+      ? "it is in maintenance mode, so it is not dialled"
+      : "its checks fail, so it is not dialled";
     return { id, address, weight, active: 0, flow: NO_FLOW, state, why };
   });
   const all = worstFirst([...critical, ...live]);

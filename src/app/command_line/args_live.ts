@@ -18,7 +18,13 @@ import {
 import type { WhichSidecars } from "../process/find_admin.ts";
 
 export function readStatus(flags: FlagValues): StatusOptions {
-  return { which: readSidecars(flags), json: flags.on("json"), noColor: flags.on("no-color") };
+  return {
+    which: readSidecars(flags),
+    strict: flags.on("strict"),
+    quiet: flags.on("quiet"),
+    json: flags.on("json"),
+    noColor: flags.on("no-color"),
+  };
 }
 
 export function readTop(flags: FlagValues): TopOptions {

@@ -108,6 +108,10 @@ ${NO_COLOR}`;
 
 export const STATUS_FLAGS = readFlagTable(`
 Flags
+  -strict
+      Exit with 1 for every trouble, also for one that stops no traffic.
+  -quiet
+      Print nothing: the exit code is the answer.
 ${ANSWER_FLAGS}
 Proxies (default: all of this machine)
 ${SIDECARS_CHOICE}

@@ -263,13 +263,14 @@ Examples:
 Shows the sidecars of this machine: state with the reasons, identity, time left of the certificate
 that expires first, endpoints of its upstreams (healthy of all, and ejected ones), open connections,
 and what is wrong. They are found by their admin servers; Consul is not asked. Exits with 0 if all
-are ready, with 1 if some are not, with 2 if there is none.
+are ready and carry their traffic, with 1 if one is not ready or a part of its traffic fails, such
+as an upstream without an instance, with 2 for wrong usage or if there is none.
 
 Examples:
   # Every sidecar of this machine:
   postern status
-  # One of them, in a script:
-  postern status -sidecar-for web-1 -json
+  # One of them, in a script; also certificates that should have been renewed:
+  postern status -sidecar-for web-1 -strict -quiet && echo fine
   # Sidecars with admin addresses of their own:
   postern status -admin 127.0.0.1:9901,10.0.0.7:19000
 

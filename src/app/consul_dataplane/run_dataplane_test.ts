@@ -24,6 +24,7 @@ function rig(options: Partial<typeof OPTIONS> = {}) {
       Promise.resolve({
         notReady: state.reasons,
         warnings: [],
+        failing: [],
         listeners: { total: 1, unusable: 0 },
       }),
   };

@@ -50,7 +50,7 @@ function judgeReadiness(
   if (!snapshot || (names.length === 0 && refusal !== undefined)) {
     const awaited = refusal === undefined ? waitingFor : `a snapshot that can be used: ${refusal}`;
     const notReady = [...first, `waiting for ${awaited}`, ...unheard];
-    return { notReady, warnings: [], listeners: { total: 0, unusable: 0 } };
+    return { notReady, warnings: [], failing: [], listeners: { total: 0, unusable: 0 } };
   }
   const counting = new Troubles();
   const others = new Troubles();
@@ -79,9 +79,11 @@ function judgeReadiness(
   }
   const mustWarm = (isDark && waiting.length > 0) || (isStrict && !wasReady);
   const waits = warming.map((what) => `waiting for ${what}`);
+  const failing = [...others.texts(), ...(mustWarm ? [] : waits)];
   return {
     notReady: [...first, ...counting.texts(), ...(mustWarm ? waits : [])],
-    warnings: [...unheard, ...others.texts(), ...warned.texts(), ...(mustWarm ? [] : waits)],
+    warnings: [...unheard, ...failing, ...warned.texts()],
+    failing,
     listeners: {
       total: names.length + exposed.length + waiting.length,
       unusable: counting.size + others.size + waiting.length,

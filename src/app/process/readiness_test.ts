@@ -276,6 +276,9 @@ for (const [name, wanted, steps] of CASES) {
       world.facts = { ...world.facts, ...facts };
       const health = await readiness.look();
       assert.deepEqual([health.notReady, health.warnings], [notReady, warnings]);
+      // All but the lost connection to Consul stop a part of the traffic.
+      const failing = warnings.filter((text) => !/^the agent /.test(text));
+      assert.deepEqual(health.failing, failing);
     }
   });
 }

@@ -238,8 +238,8 @@ export interface Instance {
   readonly health: "passing" | "warning" | "critical";
   /** Ids of the checks that do not pass; absent: all pass. */
   readonly checks?: readonly string[];
-  /** It or its node is in maintenance mode. */
-  readonly inMaintenance?: boolean;
+  /** An operator has taken it out of traffic: `set on service db-1: "kernel update"`. */
+  readonly maintenance?: string;
   readonly weights: { readonly passing: number; readonly warning: number };
 }
 

@@ -9,6 +9,7 @@ import * as v from "valibot";
 import { ProxyError } from "../../base/mod.ts";
 import type { Client } from "../http/client.ts";
 import type { InstanceProtocol, InstanceRef, ServiceRef } from "../model/consul.ts";
+import { maintenanceIn } from "./maintenance.ts";
 import { readQuery } from "./questions.ts";
 import { list, map, object, readReply, text } from "./schema.ts";
 
@@ -20,7 +21,9 @@ const Entries = list(v.unknown());
 const Rows = list(object({
   Node: object({ Node: text }),
   Service: object({ ID: text }),
-  Checks: list(object({ CheckID: text, Name: text, Status: text, Output: text })),
+  Checks: list(
+    object({ CheckID: text, Name: text, Status: text, Output: text, Notes: text }),
+  ),
 }));
 
 const AgentChecks = map(object({ Node: text, ServiceID: text }));
@@ -159,7 +162,12 @@ export async function askProtocols(
 
 type Check = v.InferOutput<typeof Rows>[number]["Checks"][number];
 
-function failing({ CheckID, Name, Status, Output }: Check, node: string): string {
+function failing(check: Check, node: string): string {
+  const { CheckID, Name, Status, Output } = check;
+  const maintenance = maintenanceIn(check);
+  if (maintenance !== undefined) {
+    return `in maintenance mode on node ${JSON.stringify(node)}, ${maintenance}`;
+  }
   const [line = ""] = Output.trim().split("\n");
   const output = line.length > OUTPUT_LIMIT ? `${line.slice(0, OUTPUT_LIMIT)}...` : line;
   return `check ${JSON.stringify(Name || CheckID)} (${CheckID}) on node ${JSON.stringify(node)} ` +

@@ -30,6 +30,12 @@ for (
     ["warns", [row("n1", ["warning"])], LOCAL_CHECKS, [
       'check "Check 0" (c0) on node "n1" is warning',
     ]],
+    [
+      "is in maintenance mode",
+      [row("n1", ["critical"], 'Aliased check "Service Maintenance Mode" failing: ')],
+      LOCAL_CHECKS,
+      ['in maintenance mode on node "n1", set on its service'],
+    ],
     ["has a long output", [row("n1", ["critical"], "x".repeat(300))], LOCAL_CHECKS, [
       `check "Check 0" (c0) on node "n1" is critical: ${"x".repeat(200)}...`,
     ]],

@@ -7,6 +7,7 @@ import type { HealthRequest, QueryRequest } from "../model/consul.ts";
 import type { Instance, QueryResult } from "../model/values.ts";
 import type { PollAnswer, PollQuestion, PollRequest } from "../watch/blocking_query.ts";
 import type { RepeatQuestion } from "../watch/repeat.ts";
+import { maintenanceIn } from "./maintenance.ts";
 import { answerOf, isMissing, pollCall, readQuery } from "./questions.ts";
 import { count, flag, list, map, object, port, readReply, text } from "./schema.ts";
 
@@ -29,11 +30,10 @@ const InstanceJson = object({
     Proxy: v.nullish(object({ DestinationServiceName: text })),
     Connect: v.nullish(object({ Native: flag })),
   }),
-  Checks: list(object({ CheckID: text, Status: text })),
+  Checks: list(object({ CheckID: text, Status: text, Output: text, Notes: text })),
 });
 
 type InstanceRow = v.InferOutput<typeof InstanceJson>;
-type CheckRow = NonNullable<InstanceRow["Checks"]>[number];
 
 const InstanceList = list(InstanceJson);
 const ExecuteReply = object({ Service: text, Datacenter: text, Nodes: InstanceList });
@@ -72,6 +72,7 @@ function toInstance(row: InstanceRow, requested: string): Instance {
   const wan = service.TaggedAddresses?.["wan"];
   const nodeWan = service.Address ? "" : node.TaggedAddresses?.["wan"] ?? "";
   const checks = row.Checks ?? [];
+  const [maintenance] = checks.flatMap((check) => maintenanceIn(check) ?? []);
   const failing = checks.filter(({ Status }) => Status !== "passing").map(({ CheckID }) => CheckID);
   return {
     node: node.Node,
@@ -87,7 +88,7 @@ function toInstance(row: InstanceRow, requested: string): Instance {
     wanPort: wan?.Address && wan.Port ? wan.Port : service.Port,
     health: worst(checks.map((check) => check.Status)),
     ...(failing.length > 0 && { checks: failing.slice(0, CHECKS_SHOWN) }),
-    ...(checks.some(isMaintenance) ? { inMaintenance: true } : {}),
+    ...(maintenance !== undefined && { maintenance }),
     weights: { passing: service.Weights?.Passing ?? 1, warning: service.Weights?.Warning ?? 1 },
   };
 }
@@ -107,11 +108,6 @@ function worst(statuses: readonly string[]): Instance["health"] {
   return statuses.every((status) => status === "passing" || status === "warning")
     ? "warning"
     : "critical";
-}
-
-/** An operator takes it out of traffic: that is no failure. */
-function isMaintenance({ CheckID, Status }: CheckRow): boolean {
-  return Status === "critical" && /^_(service|node)_maintenance/.test(CheckID);
 }
 
 function compare(a: string, b: string): number {

@@ -310,22 +310,42 @@ for (
   });
 }
 
+const ALIAS = { CheckID: "service:x:2", Status: "critical" };
 for (
   const [name, check, want] of [
-    ["of its own", { CheckID: "_service_maintenance:x", Status: "critical" }, true],
-    ["of its node", { CheckID: "_node_maintenance", Status: "critical" }, true],
+    ["of its own", { CheckID: "_service_maintenance:x", Status: "critical" }, "set on service x"],
+    [
+      "of its node, with a reason",
+      { CheckID: "_node_maintenance", Status: "critical", Notes: "kernel update" },
+      'set on its node: "kernel update"',
+    ],
+    [
+      "without a reason",
+      {
+        CheckID: "_node_maintenance",
+        Status: "critical",
+        Notes:
+          "Maintenance mode is enabled for this node, but no reason was provided. This is a default message.",
+      },
+      "set on its node",
+    ],
+    [
+      "of its service, by the alias check",
+      { ...ALIAS, Output: 'Aliased check "Service Maintenance Mode" failing: ' },
+      "set on its service",
+    ],
     ["that is over", { CheckID: "_node_maintenance", Status: "passing" }, undefined],
     [
       "in the name of another check",
       { CheckID: "x_node_maintenance", Status: "critical" },
       undefined,
     ],
-    ["but a check that fails", { CheckID: "service:x:1", Status: "critical" }, undefined],
+    ["but a check that fails", { ...ALIAS, Output: 'Aliased check "Ping" failing: x' }, undefined],
   ] as const
 ) {
-  test(`readInstances() reads maintenance ${name}: ${want ?? false}`, () => {
+  test(`readInstances() reads maintenance ${name}: ${want ?? "none"}`, () => {
     const [found] = readInstances(instance({}, {}, [check, { Status: "passing" }]), "x");
-    assert.equal(found?.inMaintenance, want);
+    assert.equal(found?.maintenance, want);
   });
 }
 

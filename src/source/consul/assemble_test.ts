@@ -265,7 +265,7 @@ for (
   const [name, overrides, want] of [
     ["fails its checks", { health: "critical" }, ["dc1/n1/db-2"]],
     ["only warns where passing ones are wanted", { health: "warning" }, ["dc1/n1/db-2"]],
-    ["is in maintenance mode", { health: "critical", inMaintenance: true }, []],
+    ["is in maintenance mode", { health: "critical", maintenance: "set on its node" }, []],
     [
       "has no weight",
       { health: "critical", weights: { passing: 0, warning: 0 } },

@@ -69,7 +69,7 @@ export function targetOf(
     lastResort: endpointsOf(failingOf(instances ?? [], options), options).endpoints,
     lack: lackOf({
       of: `"${service}" in ${datacenter}${filter && ` where ${filter}`}`,
-      registered: instances?.length,
+      instances,
       usable: endpoints.length,
       failing,
     }),
@@ -86,8 +86,9 @@ function failingOf(
   options: { readonly onlyPassing: boolean },
 ): readonly Instance[] {
   return instances
-    .filter(({ health, inMaintenance }) =>
-      !inMaintenance && (health === "critical" || health === "warning" && options.onlyPassing)
+    .filter(({ health, maintenance }) =>
+      maintenance === undefined &&
+      (health === "critical" || health === "warning" && options.onlyPassing)
     )
     .map((instance) => ({ ...instance, health: "passing" }));
 }
@@ -133,7 +134,7 @@ export function queryTargetOf(
     lastResort: [],
     lack: lackOf({
       of: `the prepared query "${query.name}" in ${datacenter}`,
-      registered: result?.instances.length,
+      instances: result?.instances,
       usable: endpoints.length,
       failing,
     }),
@@ -153,25 +154,39 @@ function urisOf(
 }
 
 /** Why no endpoint of a target can be dialled, for people; `""`: one can. */
-export function lackOf({ of, registered, usable, failing }: {
+export function lackOf({ of, instances, usable, failing }: {
   /** Instances of what: `"db" in dc1`. */
   readonly of: string;
-  /** Absent: never answered. */
-  readonly registered: number | undefined;
+  /** Registered ones; absent: never answered. */
+  readonly instances: readonly Pick<Instance, "maintenance">[] | undefined;
   readonly usable: number;
   /** Why the list cannot be had at present; `undefined`: it can. */
   readonly failing: string | undefined;
 }): string {
   if (usable > 0) return "";
-  if (registered === undefined) {
+  if (instances === undefined) {
     return failing === undefined
       ? `who there is of ${of} has not been answered yet`
       : `who there is of ${of} cannot be known: ${failing}`;
   }
-  const fact = registered === 0
+  const fact = instances.length === 0
     ? `nobody is registered as ${of}`
-    : registered === 1
-    ? `the only instance of ${of} fails its checks`
-    : `all ${registered} instances of ${of} fail their checks`;
+    : unusableText(of, instances);
   return failing === undefined ? fact : `${fact}, as far as is known: ${failing}`;
+}
+
+function unusableText(of: string, instances: readonly Pick<Instance, "maintenance">[]): string {
+  const { length } = instances;
+  const kept = instances.flatMap(({ maintenance }) => maintenance ?? []);
+  const causes = new Set(kept);
+  const [cause] = causes;
+  const mode = `in maintenance mode${causes.size === 1 ? ` (${cause})` : ""}`;
+  if (length === 1) {
+    return `the only instance of ${of} ${kept.length === 1 ? `is ${mode}` : "fails its checks"}`;
+  }
+  if (kept.length === 0) return `all ${length} instances of ${of} fail their checks`;
+  if (kept.length === length) return `all ${length} instances of ${of} are ${mode}`;
+  const rest = length - kept.length;
+  return `of ${length} instances of ${of}, ${kept.length} ${kept.length === 1 ? "is" : "are"} ` +
+    `${mode} and ${rest} ${rest === 1 ? "fails its" : "fail their"} checks`;
 }

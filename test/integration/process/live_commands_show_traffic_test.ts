@@ -38,7 +38,7 @@ test("status, top and tap show two sidecars and what passes between them", async
   const found = [await sidecarOf(pair.web), await sidecarOf(dbProcess)] as const;
   const which = { kind: "addresses", admins: found.map(({ admin }) => admin) } as const;
   const screen = { width: undefined, color: false };
-  const status = await statusText({ which, json: true, noColor: true }, screen, askAdmin);
+  const status = await statusText({ which, json: true, strict: true }, screen, askAdmin);
   assert.equal(status.exitCode, 0, status.text);
   assert.deepEqual(
     JSON.parse(status.text).sidecars.map((

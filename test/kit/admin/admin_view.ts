@@ -165,6 +165,7 @@ export function fakeAdminView(): FakeAdminView {
       Promise.resolve({
         notReady: view.ready ? [] : ["waiting for the leaf certificate"],
         warnings: view.warnings,
+        failing: view.warnings.filter((text) => text.startsWith("listener ")),
         listeners: { total: 2, unusable: view.warnings.length },
       }),
     peers: () => Promise.resolve([]),

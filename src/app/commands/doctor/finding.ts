@@ -69,8 +69,7 @@ const INDENT = "      ";
 export function doctorLines(report: DoctorReport, screen: Screen): readonly string[] {
   const sorted = ORDER.flatMap((wanted) => report.findings.filter(({ level }) => level === wanted));
   const numberOf = (wanted: DoctorLevel) => {
-    const found = sorted.filter(({ level }) => level === wanted).length;
-    return `${found} ${wanted}${found === 1 ? "" : "s"}`;
+    return countOf(sorted.filter(({ level }) => level === wanted).length, wanted);
   };
   return [
     paint(tint(report.proxy, "bold"), screen),
@@ -87,6 +86,11 @@ export function doctorLines(report: DoctorReport, screen: Screen): readonly stri
     }),
     `${numberOf("failure")}, ${numberOf("warning")}`,
   ];
+}
+
+/** `1 listener`, `2 listeners`, `2 addresses`. */
+export function countOf(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : noun.endsWith("s") ? "es" : "s"}`;
 }
 
 /** `expires in 3h12m`, `expired 2d ago`. */

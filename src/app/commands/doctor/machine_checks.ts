@@ -14,7 +14,7 @@ import { parsePem } from "../../../wire/mod.ts";
 import type { Snapshot } from "../../../snapshot/mod.ts";
 import { policyNeedsRegexes } from "../../../policy/mod.ts";
 import { tooFewFiles } from "../../process/descriptors.ts";
-import { type DoctorFinding, expiryOf, findingsOf, orOk } from "./finding.ts";
+import { countOf, type DoctorFinding, expiryOf, findingsOf, orOk } from "./finding.ts";
 import { shadowedRules } from "./shadowed_rules.ts";
 
 const DIAL_TIMEOUT_MS = 1_000;
@@ -53,7 +53,7 @@ export async function checkPorts(
   }));
   return binds.length === 0
     ? []
-    : orOk(found.flat(), ok(`${binds.length} addresses of listeners are free`));
+    : orOk(found.flat(), ok(`free for listeners: ${countOf(binds.length, "address")}`));
 }
 
 /** What follows "cannot bind ADDRESS: ". */

@@ -108,7 +108,7 @@ test("checkPorts() and checkApplication() name what is taken, and what is not th
   );
   await new Promise((resolve) => server.close(resolve));
   assert.deepEqual(levels(await checkPorts(state, FREE)), [
-    "ok: 1 addresses of listeners are free",
+    "ok: free for listeners: 1 address",
   ]);
   assert.match(
     levels(await checkApplication(state, ENGINE))[0] ?? "",

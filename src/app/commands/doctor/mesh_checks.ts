@@ -87,10 +87,11 @@ export async function checkCatalog(
   if (source.status().isGateway || Object.keys(snapshot.inbound).length === 0) return [];
   const { service, datacenter } = snapshot;
   const fixOf = (what: string): string => {
-    // Consul names the checks of its maintenance mode so.
-    if (what.includes("Node Maintenance Mode")) return "end it: consul maint -disable";
-    if (what.includes("Service Maintenance Mode")) {
-      return "end it: consul maint -disable -service=ID, with the id of the service or of its proxy";
+    if (what.includes("maintenance mode")) {
+      const [, id] = /, set on service ([^:]+)/.exec(what) ?? [];
+      const isOfNode = what.includes(", set on its node");
+      const service = id ?? proxyId.replace(/-sidecar-proxy$/, "");
+      return `end it: consul maint -disable${isOfNode ? "" : ` -service=${service}`}`;
     }
     return runs
       ? "make the check pass; the agent must reach the application and the proxy's port"
@@ -119,9 +120,10 @@ export function checkUpstreams(
   const found = upstreamTroubles(view, []).map(({ text }) =>
     failure({
       what: text,
-      why: "requests to it are answered 503, connections to it are closed",
-      fix:
-        "register a sidecar for the service, make its checks pass in Consul, or end its maintenance",
+      why: "these requests are answered 503, these connections are closed",
+      fix: text.includes("maintenance mode")
+        ? "end it, on the host of the instance: consul maint -disable -service=ID"
+        : "register a sidecar for the service, or make its checks pass in Consul",
     })
   );
   const { length } = Object.keys(snapshot.upstreams);

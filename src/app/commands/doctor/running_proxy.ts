@@ -5,7 +5,7 @@ import type { AdminAddress, AskAdmin } from "../../../admin/mod.ts";
 import { messageOf, ProxyError } from "../../../base/mod.ts";
 import { parseJson } from "../../../wire/mod.ts";
 import { findSidecars, type FoundSidecar } from "../../process/find_admin.ts";
-import { type DoctorFinding, findingsOf, orOk } from "./finding.ts";
+import { countOf, type DoctorFinding, findingsOf, orOk } from "./finding.ts";
 
 const ASK_TIMEOUT_MS = 5_000;
 const LIMIT_BYTES = 4 * 1_048_576;
@@ -129,7 +129,7 @@ export function checkRunning(
     );
   return orOk(
     [...stated, ...unbound],
-    ok(`${state}, ${listeners.length} listeners, admin server ${at}`),
+    ok(`${state}, ${countOf(listeners.length, "listener")}, admin server ${at}`),
   );
 }
 

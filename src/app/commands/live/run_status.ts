@@ -27,6 +27,10 @@ import {
 
 export interface StatusOptions {
   readonly which: WhichSidecars;
+  /** What does not stop traffic counts for the exit code, too. */
+  readonly strict: boolean;
+  /** The exit code is the answer. */
+  readonly quiet: boolean;
   readonly json: boolean;
   readonly noColor: boolean;
 }
@@ -42,7 +46,7 @@ interface SidecarStatus {
   /** Why it is not ready. */
   readonly reasons: readonly string[];
   /** Faults beside that: refused and unusable upstreams, pages that could not be read. */
-  readonly troubles: readonly string[];
+  readonly troubles: readonly TroubleStatus[];
   /** SPIFFE URI; `""`: none. */
   readonly identity: string;
   /** The certificate that expires first; `null`: none. */
@@ -62,7 +66,10 @@ interface CertificateStatus {
   readonly nearExpiry: boolean;
 }
 
+type TroubleStatus = v.InferOutput<typeof Ready>["troubles"][number];
+
 interface EndpointCounts {
+  /** With those that Consul shows as failing or in maintenance mode. */
   readonly total: number;
   readonly healthy: number;
   readonly ejected: number;
@@ -92,15 +99,24 @@ const Certs = v.object({
     })),
   })),
 });
+const Ready = v.object({
+  state: v.string(),
+  reasons: v.array(v.string()),
+  troubles: v.array(v.object({ text: v.string(), stopsTraffic: v.boolean() })),
+});
 const Clusters = v.object({
+  failing: v.optional(v.array(v.unknown()), []),
   endpoints: v.array(v.object({ ejectedForMs: v.number(), lastResort: v.boolean() })),
 });
 const Connections = v.object({ total: v.number() });
 
-/** 0: all are ready, 1: some are not, 2: there is none. */
+/**
+ * 0: all are ready and carry all of their traffic; 1: some are not ready, or a part of their traffic fails;
+ * with `strict` also where there is any trouble; 2: there is none.
+ */
 export async function runStatus(options: StatusOptions): Promise<number> {
   const { text, fault = "", exitCode } = await statusText(options, screenOf(options), askAdmin);
-  process.stdout.write(text);
+  if (!options.quiet) process.stdout.write(text);
   process.stderr.write(fault);
   return exitCode;
 }
@@ -113,7 +129,7 @@ interface StatusText {
 }
 
 export async function statusText(
-  { which, json }: StatusOptions,
+  { which, strict, json }: Pick<StatusOptions, "which" | "strict" | "json">,
   screen: Screen,
   ask: AskAdmin,
 ): Promise<StatusText> {
@@ -122,7 +138,7 @@ export async function statusText(
   );
   const exitCode = sidecars.every(({ state }) => state === "no answer")
     ? NONE_FOUND
-    : sidecars.every(({ state }) => state === "ready")
+    : sidecars.every((sidecar) => isFine(sidecar, strict))
     ? 0
     : 1;
   if (json) return { text: `${escapeUnseen(JSON.stringify({ sidecars }))}\n`, exitCode };
@@ -130,36 +146,40 @@ export async function statusText(
   return { text: statusLines(sidecars, screen).map((line) => `${line}\n`).join(""), exitCode };
 }
 
+function isFine({ state, troubles, certificate }: SidecarStatus, strict: boolean): boolean {
+  if (state !== "ready" || troubles.some(({ stopsTraffic }) => stopsTraffic)) return false;
+  if (certificate && certificate.daysLeft < 0) return false;
+  return !strict || troubles.length === 0 && !certificate?.nearExpiry;
+}
+
 async function statusOf({ admin, at }: FoundSidecar, ask: AskAdmin): Promise<SidecarStatus> {
-  const troubles: string[] = [];
+  const troubles: TroubleStatus[] = [];
   const read = async (path: string) =>
     (await ask(admin, { path, timeoutMs: ASK_TIMEOUT_MS, limitBytes: LIMIT_BYTES })).body;
   const page = async <T>(path: string, schema: v.GenericSchema<unknown, T>, without: T) => {
     try {
       return v.parse(schema, parseJson(await read(path)));
     } catch (error) {
-      troubles.push(`Cannot read ${path}: ${messageOf(error)}`);
+      troubles.push({ text: `Cannot read ${path}: ${messageOf(error)}`, stopsTraffic: false });
       return without;
     }
   };
   let info: v.InferOutput<typeof Info>;
-  let ready: string;
+  let ready: v.InferOutput<typeof Ready>;
   try {
     [info, ready] = await Promise.all([
       read("/server_info").then((body) => v.parse(Info, parseJson(body))),
-      read("/ready"),
+      read("/ready?format=postern").then(readReady),
     ]);
   } catch (error) {
     return { ...NO_ANSWER, admin: at, reasons: [whyNot(error)] };
   }
-  const [certs, { endpoints }, { total }] = await Promise.all([
+  const [certs, { endpoints, failing }, { total }] = await Promise.all([
     page("/certs", Certs, { uri: "", certificates: [] }),
-    page("/clusters?format=postern", Clusters, { endpoints: [] }),
+    page("/clusters?format=postern", Clusters, { endpoints: [], failing: [] }),
     page("/connections?limit=0", Connections, { total: 0 }),
   ]);
   const { node, postern, uptime_all_epochs: uptime } = info;
-  const [name = "", ...lines] = ready.trimEnd().split("\n");
-  const isWarning = (line: string) => line.startsWith("warning: ");
   const inUse = endpoints.filter(({ lastResort }) => !lastResort);
   const ejected = inUse.filter(({ ejectedForMs }) => ejectedForMs > 0).length;
   const { config = "", sidecarFor = "" } = postern.options;
@@ -167,19 +187,35 @@ async function statusOf({ admin, at }: FoundSidecar, ask: AskAdmin): Promise<Sid
     admin: at,
     service: node.cluster || sidecarFor,
     proxyId: node.id || config,
-    state: STATES[name] ?? "not ready",
-    reasons: lines.filter((line) => !isWarning(line)),
-    troubles: [
-      ...lines.filter(isWarning).map((line) => line.slice("warning: ".length)),
-      ...troubles,
-    ],
+    state: STATES[ready.state] ?? "not ready",
+    reasons: ready.reasons,
+    troubles: [...ready.troubles, ...troubles],
     identity: certs.uri,
     certificate: firstToExpire(certs),
-    endpoints: { total: inUse.length, healthy: inUse.length - ejected, ejected },
+    endpoints: {
+      total: inUse.length + failing.length,
+      healthy: inUse.length - ejected,
+      ejected,
+    },
     openConnections: total,
     version: postern.version,
     pid: postern.pid ?? null,
     uptime: uptime && formatSpanMs(parseFloat(uptime) * 1_000),
+  };
+}
+
+/** A proxy that was started before its executable was replaced may answer with lines of text. */
+function readReady(body: string): v.InferOutput<typeof Ready> {
+  if (!/^[A-Z_]+\n/.test(body)) return v.parse(Ready, parseJson(body));
+  const [state = "", ...lines] = body.trimEnd().split("\n");
+  const isWarning = (line: string) => line.startsWith("warning: ");
+  return {
+    state,
+    reasons: lines.filter((line) => !isWarning(line)),
+    troubles: lines.filter(isWarning).map((line) => {
+      const text = line.slice("warning: ".length);
+      return { text, stopsTraffic: /^(?:upstream|listeners?) /.test(text) };
+    }),
   };
 }
 
@@ -265,7 +301,7 @@ function statusLines(sidecars: readonly SidecarStatus[], screen: Screen): readon
   const details = ({ identity, reasons, troubles }: SidecarStatus) => [
     ...columns.includes(IDENTITY) || identity === "" ? [] : below(identity, "dim"),
     ...reasons.flatMap((reason) => below(reason, "bad")),
-    ...troubles.flatMap((trouble) => below(trouble, "warn")),
+    ...troubles.flatMap(({ text, stopsTraffic }) => below(text, stopsTraffic ? "bad" : "warn")),
   ];
   return [head, ...sidecars.flatMap((status, index) => [lines[index] ?? "", ...details(status)])];
 }

@@ -27,7 +27,7 @@ async function twoSidecars() {
 test("statusText() shows each sidecar with what is wrong, and exits with 1", async () => {
   await using two = await twoSidecars();
   two.views[1].ready = false;
-  const options = { which: two.which, json: false, noColor: false };
+  const options = { which: two.which, json: false, strict: false };
   const { text, exitCode } = await statusText(options, PIPED, askAdmin);
   const [head = "", first = "", refused = "", second = "", reason = ""] = text.split("\n");
   assert.match(
@@ -46,9 +46,10 @@ test("statusText() shows each sidecar with what is wrong, and exits with 1", asy
   assert.ok(!text.includes(TOKEN));
 });
 
-test("statusText() as JSON has the same facts, and exits with 0 when all are ready", async () => {
+test("statusText() as JSON has the same facts, and exits with 0 when all carry their traffic", async () => {
   await using two = await twoSidecars();
-  const options = { which: two.which, json: true, noColor: false };
+  for (const view of two.views) view.refused = () => [];
+  const options = { which: two.which, json: true, strict: false };
   const { text, exitCode } = await statusText(options, PIPED, askAdmin);
   const { sidecars } = JSON.parse(text);
   assert.equal(exitCode, 0);
@@ -58,6 +59,36 @@ test("statusText() as JSON has the same facts, and exits with 0 when all are rea
   assert.equal(typeof certificate.daysLeft, "number");
   assert.equal(typeof openConnections, "number");
 });
+
+for (
+  const [name, change, want] of [
+    ["nothing is wrong", {}, { exitCode: 0, strictExitCode: 0 }],
+    ["a refused upstream fails", { refused: fakeAdminView().refused }, {
+      exitCode: 1,
+      strictExitCode: 1,
+    }],
+    ["a listener is not bound", { warnings: ["listener x is not bound: in use"] }, {
+      exitCode: 1,
+      strictExitCode: 1,
+    }],
+    ["the agent is away, and traffic goes on", { warnings: ["the agent is not reached"] }, {
+      exitCode: 0,
+      strictExitCode: 1,
+    }],
+  ] as const
+) {
+  test(`statusText() exits with ${want.exitCode}, or with -strict ${want.strictExitCode}, where ${name}`, async () => {
+    await using two = await twoSidecars();
+    for (const view of two.views) view.refused = () => [];
+    Object.assign(two.views[1], change);
+    const exitCodeOf = async (strict: boolean) => {
+      const options = { which: two.which, json: false, strict };
+      return (await statusText(options, PIPED, askAdmin)).exitCode;
+    };
+    assert.equal(await exitCodeOf(false), want.exitCode);
+    assert.equal(await exitCodeOf(true), want.strictExitCode);
+  });
+}
 
 for (
   const [name, body, want] of [
@@ -71,7 +102,7 @@ for (
         ? Promise.reject(new Error("connection refused"))
         : Promise.resolve({ status: 200, body });
     const which = { kind: "addresses", admins: [{ host: "127.0.0.1", port: 1 }] } as const;
-    const { text, exitCode } = await statusText({ which, json: false, noColor: true }, PIPED, ask);
+    const { text, exitCode } = await statusText({ which, json: false, strict: false }, PIPED, ask);
     assert.match(text, want);
     assert.equal(exitCode, 2);
   });
@@ -88,7 +119,7 @@ test("statusText() finds sidecars by their ports, and says where it looked", asy
   // One of the searched ports leads to the first sidecar.
   const ask: AskAdmin = ({ port }, question) =>
     port === 19_042 ? askAdmin(admin, question) : Promise.reject(new Error("refused"));
-  const options = { json: false, noColor: true };
+  const options = { json: false, strict: false };
   const found = await statusText({ ...options, which }, PIPED, ask);
   assert.match(found.text, /web-1-sidecar-proxy .* :19042 /);
   const wanted = [{ flag: "sidecar-for", value: "db-1" }] as const;

@@ -132,9 +132,13 @@ for (
           routes: routes.map(([name, stable, canary]) => ({
             ...route,
             name,
-            match: name === "default"
-              ? null
-              : { path: { kind: "prefix", value: "/a" }, methods: [], headers: [], query: [] },
+            match: name === "default" ? null : {
+              path: { kind: "prefix", value: "/a" },
+              ignoreCase: false,
+              methods: [],
+              headers: [],
+              query: [],
+            },
             splits: [{ weight: stable, resolver: "stable" }, { weight: canary, resolver: "canary" }]
               .filter(({ weight }) => weight > 0),
           })),

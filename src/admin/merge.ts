@@ -131,7 +131,7 @@ function mergePlugins(plugins: readonly PluginView[]): PluginView[] {
   );
 }
 
-const PLUGIN_STATES = ["broken", "serving", "draining"] as const;
+const PLUGIN_STATES = ["broken", "unused", "serving", "draining"] as const;
 
 type LastFailure = PluginView["lastFailure"];
 

@@ -35,8 +35,11 @@ export interface PluginView {
   readonly phase: Phase;
   readonly onFailure: "refuse" | "skip";
   readonly generation: number;
-  /** `broken`: the plugin failed too often, and is not called for a while. */
-  readonly state: "serving" | "draining" | "broken";
+  /**
+   * `broken`: the plugin failed too often, and is not called for a while. `unused`: it looks at requests,
+   * and the listener carries bytes.
+   */
+  readonly state: "serving" | "draining" | "broken" | "unused";
   /** Exchanges, and connections that `onConnection` hooks judged, since the generation began. */
   readonly exchanges: number;
   readonly failures: number;
@@ -245,13 +248,19 @@ export class Generation {
 
   views(): PluginView[] {
     const { listener, number = 0 } = this.#options;
-    return this.#instances.map(({ place: { definition, onFailure }, health }) => ({
+    return this.#instances.map(({ place: { definition, onFailure }, health, isUnused }) => ({
       listener,
       name: definition.name,
       phase: definition.phase,
       onFailure,
       generation: number,
-      state: this.#isRetired ? "draining" : health.isBroken ? "broken" : "serving",
+      state: this.#isRetired
+        ? "draining"
+        : isUnused
+        ? "unused"
+        : health.isBroken
+        ? "broken"
+        : "serving",
       exchanges: this.#began,
       failures: health.failures,
       lastFailure: health.lastFailure ?? null,

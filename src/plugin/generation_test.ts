@@ -39,12 +39,15 @@ const PLUGINS = (["filter", "guard"] as const).map((phase) => ({
   at: phase,
 }));
 
-async function generationOf(plugins: Pick<RoutePlugins, "configs" | "splits">) {
+async function generationOf(
+  plugins: Pick<RoutePlugins, "configs" | "splits">,
+  { carriesBytes = false, isForAll = false } = {},
+) {
   return await Generation.make({
     listener: "inbound",
     number: 1,
-    carriesBytes: false,
-    plugins: PLUGINS,
+    carriesBytes,
+    plugins: PLUGINS.map((plugin) => ({ ...plugin, isForAll })),
     routes: [{ route: { name: "a", service: "db", match: null }, ...plugins, at: "routes.a" }],
     lender: {
       log: silentLog,
@@ -68,6 +71,16 @@ test("Generation calls a guard before there is a route, and again on one that ha
     ["of_guard", 1],
     ["of_filter", 2],
   ]);
+});
+
+test("Generation on a listener that carries bytes leaves plugins for requests unused where the list is for all", async () => {
+  const generation = await generationOf({ configs: {} }, { carriesBytes: true, isForAll: true });
+  assert.deepEqual(generation.views().map(({ state }) => state), ["unused", "unused"]);
+  assert.equal(generation.judgesConnections, false);
+  await assert.rejects(
+    generationOf({ configs: {} }, { carriesBytes: true }),
+    /filter: of_filter looks at requests, and this listener carries bytes/,
+  );
 });
 
 test("Generation picks a split by its weight, with the plugin configuration of the split", async () => {

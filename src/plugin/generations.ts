@@ -85,9 +85,9 @@ export class Generations {
     { version: number, pluginCode, callees }: GenerationSource,
   ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async (use) => {
-      const { config, onFailure, at, file } = use;
+      const { config, onFailure, isForAll = false, at, file } = use;
       const definition = await definitionOf(use, { pluginCode, load: this.#load });
-      return { definition, config, isBuiltIn: !file, onFailure, at };
+      return { definition, config, isBuiltIn: !file, onFailure, isForAll, at };
     }));
     const lender = callees ? { ...this.#lender, callees } : this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });

@@ -15,6 +15,8 @@ export interface ListedPlugin {
   readonly isBuiltIn?: boolean;
   /** `skip`: a request continues without the plugin if it fails. */
   readonly onFailure: "refuse" | "skip";
+  /** See `isForAll` of `PluginUse` in the snapshot; default: false. */
+  readonly isForAll?: boolean;
   /** Path of its configuration, for messages: `inbound.plugins[0]`. */
   readonly at: string;
 }
@@ -51,6 +53,8 @@ export interface PluginInstance {
   readonly host: PluginHost;
   readonly plugin: Plugin;
   readonly health: PluginHealth;
+  /** It looks at requests, and the listener carries bytes. */
+  readonly isUnused: boolean;
 }
 
 const CREATE_LIMIT_MS = 5_000;
@@ -97,20 +101,20 @@ async function createInstance(
   } catch (error) {
     host.close();
     // A plugin that is created too late is closed here.
-    making.then((plugin) => closeAll([{ place, host, plugin, health }], lender), () => {});
+    making.then((plugin) => {
+      return closeAll([{ place, host, plugin, health, isUnused: true }], lender);
+    }, () => {});
     throw new TypeError(`${at}: create(): ${faultOf(error)}`);
   }
-  const instance = { place, host, plugin, health };
-  const fault = whyUnusable(plugin, carriesBytes);
-  if (fault === undefined) return instance;
+  const isPlugin = typeof plugin === "object" && plugin !== null;
+  const isUnused = isPlugin && carriesBytes && !!plugin.onRequest && !plugin.onConnection;
+  const instance = { place, host, plugin, health, isUnused };
+  if (isPlugin && (!isUnused || place.isForAll)) return instance;
   await closeAll([instance], lender);
+  const fault = isPlugin
+    ? "looks at requests, and this listener carries bytes"
+    : "gave no plugin back from create()";
   throw new TypeError(`${at}: ${name} ${fault}`);
-}
-
-function whyUnusable(plugin: Plugin, carriesBytes: boolean): string | undefined {
-  if (typeof plugin !== "object" || plugin === null) return "gave no plugin back from create()";
-  const isOut = carriesBytes && plugin.onRequest && !plugin.onConnection;
-  return isOut ? "looks at requests, and this listener carries bytes" : undefined;
 }
 
 /** Closes the plugins within one time limit. Never rejects. */

@@ -116,6 +116,11 @@ export interface PluginUse {
   readonly config: unknown;
   /** `skip`: when the plugin fails, the request continues without it. */
   readonly onFailure: "refuse" | "skip";
+  /**
+   * The list is for all proxies: a listener that carries bytes opens without the plugins that look at
+   * requests. Absent: such a plugin is an error.
+   */
+  readonly isForAll?: true;
   /** Its place in the configuration: `inbound.plugins[0]`. */
   readonly at: string;
 }

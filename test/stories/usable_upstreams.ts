@@ -29,7 +29,7 @@ export function usableUpstreams(agents: Agents): void {
       { name: "pay", port: toPay },
       { name: "cache", port: toCache },
       { name: "db", port: toDb },
-      { name: "db", port: toFar, datacenter: "dc2", config: { postern_plugins: [] } },
+      { name: "db", port: toFar, datacenter: "dc2", config: { mesh_gateway: { mode: "local" } } },
     ];
     const id = await mesh.register({ name: "web", upstreams });
     await using web = await mesh.sidecar(id);
@@ -48,7 +48,7 @@ export function usableUpstreams(agents: Agents): void {
       return result.output;
     };
     const far = `${mesh.host}:${toFar}`;
-    const refused = /its config has postern_plugins/.source;
+    const refused = /.*wants mesh gateway mode "local"/.source;
 
     await t.test("explain finds a refused upstream by label, id and address", async () => {
       const want = new RegExp(

@@ -250,7 +250,7 @@ function serviceOf(source: string): string {
   return /^spiffe:\/\/[^/]+\/.*\/svc\/([^/]+)$/.exec(source)?.[1] ?? source;
 }
 
-const PLUGIN_LEVELS = { serving: "ok", draining: "idle", broken: "bad" } as const;
+const PLUGIN_LEVELS = { serving: "ok", draining: "idle", broken: "bad", unused: "idle" } as const;
 
 function pluginShown(plugin: PluginView): PluginShown {
   const { name, listener, phase, exchanges, failures, state, lastFailure } = plugin;

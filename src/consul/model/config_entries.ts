@@ -7,6 +7,10 @@ export interface Defaults {
   readonly rateLimits?: InstanceRateLimits;
   /** `strict` or `permissive`; absent: the entry does not say. No registration has it. */
   readonly mutualTlsMode?: string;
+  /** `postern_plugins` of the `Config` of proxy-defaults, as written. */
+  readonly plugins?: unknown;
+  /** `postern_upstream_plugins` of the `Config` of proxy-defaults, as written. */
+  readonly upstreamPlugins?: unknown;
   /** Keys of the entry that are not followed, as sentences for the log. */
   readonly warnings?: readonly string[];
 }

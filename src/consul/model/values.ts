@@ -51,6 +51,8 @@ export interface Registration {
   readonly tls?: unknown;
   /** `postern_plugins` of the proxy's configuration, as written. */
   readonly plugins?: unknown;
+  /** `postern_upstream_plugins` of the proxy's configuration, as written: lists by upstream. */
+  readonly upstreamPlugins?: unknown;
   /** Present for an ingress gateway; absent: a sidecar. */
   readonly ingress?: IngressRegistration;
   readonly accessLogs?: AccessLogSettings;
@@ -162,8 +164,8 @@ export interface UpstreamDeclaration {
   readonly queryIntervalMs?: number;
   readonly idleTimeoutMs?: number;
   readonly lifetimeMs?: number;
-  /** The upstream's configuration has `postern_plugins`. */
-  readonly listsPlugins?: boolean;
+  /** `postern_plugins` of the upstream's configuration, as written. */
+  readonly plugins?: unknown;
   /** `postern_tls` of the upstream's configuration, as written. */
   readonly tls?: unknown;
   /** `postern_listener_tls`, as written: TLS that callers of the listener must speak. */

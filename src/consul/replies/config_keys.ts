@@ -115,7 +115,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       bind_address bind_port protocol local_connect_timeout_ms local_request_timeout_ms
       local_idle_timeout_ms handshake_timeout_ms max_inbound_connections max_request_headers_kb
       ${STATS_KEYS} ${TRACING_KEYS} envoy_extra_static_clusters_json postern_tls postern_plugins
-      postern_show_denials
+      postern_upstream_plugins postern_show_denials
     `,
     notes: {
       ...TRACING_NOTES,
@@ -161,6 +161,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     ignored: {
       balance_inbound_connections: KERNEL,
       postern_plugins: "plugins run on a sidecar's requests, not on a gateway's",
+      postern_upstream_plugins: "plugins run on a sidecar's requests, not on a gateway's",
       postern_show_denials: "a gateway judges no intentions, and its callers are told no reason",
       connect_timeout_ms: "ConnectTimeout of the service's service-resolver is followed",
       ...keysWith(
@@ -184,7 +185,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       passive_health_check.max_failures passive_health_check.enforcing_consecutive_5xx
       passive_health_check.max_ejection_percent passive_health_check.base_ejection_time
       mesh_gateway.mode prepared_query_interval idle_timeout_ms max_connection_lifetime_ms
-      postern_tls postern_listener_tls
+      postern_tls postern_listener_tls postern_plugins
     `,
     moot: { name: INDEX, peer: INDEX },
     ignored: {
@@ -192,10 +193,6 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       envoy_listener_json: `${RAW}; Envoy ignores it, too, where a discovery chain is active`,
       envoy_cluster_json:
         `${RAW}; connect_timeout_ms, limits and passive_health_check are followed`,
-    },
-    refused: {
-      postern_plugins: "it is followed in the proxy's own config, and at upstreams of a " +
-        "configuration file",
     },
   },
   registration: {

@@ -7,11 +7,13 @@
 
 import * as v from "valibot";
 import { prepareRegexes } from "../../base/mod.ts";
+import { defined } from "../../base/schema.ts";
 import type { Client } from "../http/client.ts";
 import type { Defaults, Mesh } from "../model/config_entries.ts";
 import type { DefaultsRequest } from "../model/consul.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import { namedKeys } from "./named_keys.ts";
+import { ProxyConfig } from "./proxy_config.ts";
 import { entryQuestion } from "./questions.ts";
 import { count, flag, list, object, readReply, renamed, text } from "./schema.ts";
 
@@ -62,6 +64,7 @@ const RATE = {
 } as const;
 
 const DefaultsReply = object({
+  Config: v.nullish(v.unknown()),
   MutualTLSMode: text,
   EnvoyExtensions: list(renamed({
     name: ["Name", text],
@@ -99,12 +102,19 @@ export function readDefaults(json: unknown, { kind, name }: DefaultsRequest): De
   const entry = readReply(DefaultsReply, json, where);
   const rateLimits = entry.RateLimits?.InstanceLevel;
   const warnings = namedKeys(json, { place: kind, where: `T${where.slice(1)}` });
-  return {
-    ...(entry.MutualTLSMode && { mutualTlsMode: entry.MutualTLSMode }),
-    ...(warnings.length > 0 && { warnings }),
+  // Keys of `Config` are named where the registration has them, after Consul has merged them.
+  const config = new ProxyConfig(kind === "proxy-defaults" ? entry.Config : undefined, {
+    where,
+    warnings: [],
+  });
+  return defined({
+    plugins: config.raw("postern_plugins"),
+    upstreamPlugins: config.raw("postern_upstream_plugins"),
+    mutualTlsMode: entry.MutualTLSMode || undefined,
+    warnings: warnings.length > 0 ? warnings : undefined,
     extensions: entry.EnvoyExtensions,
-    ...(rateLimits && { rateLimits }),
-  };
+    rateLimits: rateLimits ?? undefined,
+  });
 }
 
 export function meshQuestion(client: Client): PollQuestion<Mesh | null> {

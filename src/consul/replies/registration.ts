@@ -138,6 +138,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     tls: config.raw("postern_tls"),
     plugins: isIngress ? undefined : config.raw("postern_plugins"),
+    upstreamPlugins: isIngress ? undefined : config.raw("postern_upstream_plugins"),
     exposed: !isIngress && proxy.Expose?.Paths.length ? proxy.Expose.Paths : undefined,
     exposesChecksOf: !isIngress && proxy.Expose?.Checks
       ? proxy.DestinationServiceID || service

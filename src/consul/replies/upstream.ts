@@ -84,7 +84,7 @@ function toUpstream(
     queryIntervalMs: config.durationMs("prepared_query_interval"),
     idleTimeoutMs: config.integer("idle_timeout_ms", 0),
     lifetimeMs: config.integer("max_connection_lifetime_ms", 0),
-    listsPlugins: config.raw("postern_plugins") === undefined ? undefined : true,
+    plugins: config.raw("postern_plugins"),
     tls: config.raw("postern_tls"),
     listenerTls: config.raw("postern_listener_tls"),
   });

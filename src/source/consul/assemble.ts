@@ -42,9 +42,9 @@ import { keepCode } from "../plugins/read_plugins.ts";
 import {
   joinPlugins,
   NO_PLUGINS,
-  type PluginsHeld,
   pluginsInForce,
   pluginsLack,
+  type RegisteredLists,
 } from "./registered_plugins.ts";
 import { type MadeSnapshot, waiting } from "../shell/facts_reader.ts";
 import { assembleUpstreams, type UpstreamOptions } from "./upstreams.ts";
@@ -88,7 +88,8 @@ export interface AssembleOptions extends UpstreamOptions {
   readonly graceMs: number;
   readonly plans?: CredentialPlans;
   readonly held?: HeldSecrets;
-  readonly plugins?: PluginsHeld;
+  /** Absent: the registration lists none. */
+  readonly plugins?: RegisteredLists;
   readonly tracing?: TracingChoice | undefined;
 }
 
@@ -104,14 +105,15 @@ export function assemble(
   options: AssembleOptions,
 ): Assembled {
   const { registration } = known;
-  const { plans = NO_PLANS, held = NOTHING_HELD, plugins: given = NO_PLUGINS } = options;
+  const { plans = NO_PLANS, held = NOTHING_HELD, plugins: lists = new Map() } = options;
   if (!registration) {
     return { ...waiting(["registration"], [...known.refused, ...plans.refused]), memory };
   }
   // Parts of another service are no fallback: its policy must not guard this one's application.
   const previous = memory.snapshot?.service === registration.service ? memory.snapshot : undefined;
   const version = (memory.snapshot?.version ?? 0) + 1;
-  const refused: Refusal[] = [...known.refused, ...plans.refused, ...given.refused];
+  const refused: Refusal[] = [...known.refused, ...plans.refused];
+  for (const held of lists.values()) refused.push(...held.refused);
   const grace = new AbsenceTimer(memory.missingSinceMs, options);
 
   const judged = judgeOnce(known, memory.judged, registration, options);
@@ -162,6 +164,7 @@ export function assemble(
   const upstreams = assembleUpstreams(known, {
     ...context,
     registration,
+    lists,
     plans,
     own,
     trustDomains,
@@ -176,7 +179,11 @@ export function assemble(
     missingSinceMs: grace.since,
     lastResortUntilMs: upstreams.lastResortUntilMs,
   };
-  const plugins = pluginsInForce(given, previous);
+  const given = lists.get(INBOUND_KEY) ?? NO_PLUGINS;
+  const plugins = pluginsInForce(given, {
+    plugins: previous?.inbound[INBOUND_KEY]?.plugins,
+    pluginCode: previous?.pluginCode ?? {},
+  });
   const { service } = registration;
   const entryResult = entryPlugins(known, {
     service,
@@ -223,7 +230,7 @@ export function assemble(
       service: registration.service,
     }),
     inbound,
-    pluginCode: keepCode(previous, plugins?.code ?? {}, version),
+    pluginCode: keepCode(previous, { ...upstreams.code, ...plugins?.code }, version),
     edges: edgeParts(registration, { plans, own, previous, version }),
     exposed: exposedParts(registration, context),
     upstreams: upstreams.upstreams,
@@ -240,6 +247,7 @@ export function assemble(
     warming: [
       ...warmingShown(own),
       ...closedByRefusal(plans, registration, published),
+      ...upstreams.lacking,
       ...(lack !== "" && hasInbound && !published.inbound[INBOUND_KEY] ? [`inbound: ${lack}`] : []),
     ],
     warmingUpstreams: upstreams.closed,

@@ -218,7 +218,10 @@ test("assemble() has no public listener on port 0", () => {
 
 test("assemble() keeps the public listener closed until its plugins can be used, then them", () => {
   const bad = { used: undefined, refused: [{ what: "plugins", reason: "no such file" }] };
-  const closed = assemble(knownWith(), NO_MEMORY, { ...OPTIONS, plugins: bad });
+  const closed = assemble(knownWith(), NO_MEMORY, {
+    ...OPTIONS,
+    plugins: new Map([["inbound", bad]]),
+  });
   assert.deepEqual(ready(closed).inbound, {});
   assert.deepEqual(closed.warming, ["inbound: plugins that can be used: no such file"]);
   const use = {
@@ -231,11 +234,14 @@ test("assemble() keeps the public listener closed until its plugins can be used,
   const used = { uses: [use], code: { k: { text: "", path: "/a.ts", map: "", libraries: [] } } };
   const opened = assemble(knownWith(), closed.memory, {
     ...OPTIONS,
-    plugins: { used, refused: [] },
+    plugins: new Map([["inbound", { used, refused: [] }]]),
   });
   assert.deepEqual(ready(opened).inbound["inbound"]?.plugins, [use]);
   // As after a restart.
-  const kept = assemble(knownWith(), opened.memory, { ...OPTIONS, plugins: bad });
+  const kept = assemble(knownWith(), opened.memory, {
+    ...OPTIONS,
+    plugins: new Map([["inbound", bad]]),
+  });
   const { inbound, pluginCode } = ready(opened);
   assert.equal(ready(kept).inbound["inbound"], inbound["inbound"]);
   assert.equal(ready(kept).pluginCode["k"], pluginCode["k"]);

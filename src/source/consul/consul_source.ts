@@ -21,7 +21,7 @@ import { assemble, type Assembled, NO_MEMORY } from "./assemble.ts";
 import { ConsulFacts, type RegistrationSource } from "./consul_facts.ts";
 import { entryWarnings, unfollowedOf } from "./entry_keys.ts";
 import { planRegistration, planStored, storedCredentials } from "./plan_registration.ts";
-import { RegisteredPlugins } from "./registered_plugins.ts";
+import { RegisteredPlugins, unusedLists } from "./registered_plugins.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import type { SnapshotStore } from "../state/store.ts";
 
@@ -108,6 +108,7 @@ class ConsulReader implements FactsReader {
     const { known } = this.#facts;
     return [
       ...known.registration ? warningsOf(known.registration) : [],
+      ...known.registration ? unusedLists(known.registration) : [],
       ...entryWarnings(known),
       ...this.#assembled?.ignored ?? [],
       ...this.#plans.warnings,
@@ -134,7 +135,7 @@ class ConsulReader implements FactsReader {
     const { clock, env = {}, ...options } = this.#options;
     if (registration) {
       this.#plans = planRegistration(registration, this.#plans, env);
-      this.#plugins.follow(registration.plugins);
+      this.#plugins.follow(registration, known.proxyDefaults);
       if (registration !== this.#registration) {
         this.#registration = registration;
         this.#credentials = storedCredentials(registration) ?? null;

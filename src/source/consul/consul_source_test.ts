@@ -240,7 +240,6 @@ for (
   const [name, overrides, chain, reason] of [
     ["a peer", { peer: "east" }, undefined, /cluster peer "east"/],
     ["another namespace", { namespace: "team" }, undefined, /namespace is "team"/],
-    ["plugins of its own", { listsPlugins: true }, undefined, /config has postern_plugins/],
     ["another partition", { partition: "p" }, undefined, /partition is "p"/],
     [
       "a peer in its chain",

@@ -75,10 +75,6 @@ export function refuseDeclaration(declaration: UpstreamDeclaration): string | un
       return `its ${what} is "${declaration[what]}", and only "default" is supported`;
     }
   }
-  if (declaration.listsPlugins) {
-    return "its config has postern_plugins, which are followed in the proxy's own config, and at " +
-      "upstreams of a configuration file";
-  }
   return undefined;
 }
 

@@ -1,12 +1,16 @@
 /**
- * Plugins that a registration names (`postern_plugins`). Their files are read when the list changes and
- * on every reload; until new ones can be used the previous ones stay.
+ * Plugins that a registration and proxy-defaults name. Their files are read when a list changes and on
+ * every reload; until new ones can be used the previous ones stay.
+ *
+ * Consul merges `Config` of proxy-defaults into a registration key by key, and a registration's own list
+ * replaces the list of all proxies. Here the two are joined: both are read where they were written.
  *
  * @module
  */
 
 import * as v from "valibot";
-import { formatPath, problemOf } from "../../base/schema.ts";
+import { formatPath, isRecord, type Problem, problemOf } from "../../base/schema.ts";
+import type { Defaults, Registration, UpstreamDeclaration } from "../../consul/mod.ts";
 import {
   INBOUND_KEY,
   type PluginUse,
@@ -17,26 +21,50 @@ import {
 import { type PluginCode, PluginReader, PLUGINS, pluginUses } from "../plugins/read_plugins.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 
-/** Plugins of the public listener. */
+/** Plugins of one listener. */
 interface UsedPlugins {
   readonly uses: readonly PluginUse[];
   readonly code: PluginCode;
 }
 
+/** The plugins of one listener, and why its newest lists cannot be used. */
 export interface PluginsHeld {
   /** `undefined`: none could be used so far, or their files are being read. */
   readonly used: UsedPlugins | undefined;
   readonly refused: readonly Refusal[];
 }
 
+/** By listener: {@link INBOUND_KEY} or the id of an upstream. A listener that is absent has no list. */
+export type RegisteredLists = ReadonlyMap<string, PluginsHeld>;
+
+/** A list as written, and its place, which begins the paths of its problems. */
+interface WrittenList {
+  readonly at: string;
+  readonly value: unknown;
+  /** It is for all upstreams or all proxies, and some of those carry bytes. */
+  readonly isForAll: boolean;
+}
+
+interface WrittenLists {
+  /** The upstream's name; `""`: the public listener. */
+  readonly name: string;
+  readonly lists: readonly WrittenList[];
+}
+
 const KEY = "postern_plugins";
+const UPSTREAM_KEY = "postern_upstream_plugins";
+const FLEET = "proxy-defaults global";
+/** The key of the list for all upstreams. */
+const ALL = "*";
+
 export const NO_PLUGINS: PluginsHeld = { used: { uses: [], code: {} }, refused: [] };
+const UNREAD: PluginsHeld = { used: undefined, refused: [] };
 
 export class RegisteredPlugins {
   readonly #onChange: () => void;
   readonly #watch: PluginWatch | undefined;
-  #held: PluginsHeld = { used: undefined, refused: [] };
-  #written: { readonly value: unknown } | undefined;
+  #held: RegisteredLists = new Map([[INBOUND_KEY, UNREAD]]);
+  #written: Readonly<Record<string, WrittenLists>> = {};
   #reading: Promise<void> = Promise.resolve();
   #closed = false;
 
@@ -47,23 +75,32 @@ export class RegisteredPlugins {
     watch?.start(() => void this.refresh());
   }
 
-  get held(): PluginsHeld {
+  get held(): RegisteredLists {
     return this.#held;
   }
 
-  /** `value`: the list of the newest registration, unparsed. */
-  follow(value: unknown): void {
-    if (this.#written && sameContent(this.#written.value, value)) return;
-    this.#written = { value };
-    if (value === undefined) this.#held = NO_PLUGINS;
-    else void this.refresh();
+  /**
+   * `defaults`: the entry for all proxies; `undefined`: it has not been read, and the listeners that have
+   * a list of the registration wait for it.
+   */
+  follow(registration: RegisteredLike, defaults: Partial<Defaults> | null | undefined): void {
+    const written = writtenLists(registration, defaults ?? {});
+    const held = new Map<string, PluginsHeld>();
+    const isFresh = defaults !== undefined && !sameContent(this.#written, written);
+    for (const [listener, { lists }] of Object.entries(written)) {
+      held.set(listener, lists.length === 0 ? NO_PLUGINS : this.#held.get(listener) ?? UNREAD);
+    }
+    this.#held = held;
+    if (!isFresh) return;
+    this.#written = written;
+    void this.refresh();
   }
 
   /** Reads the files again. True: all can be used. */
   async refresh(): Promise<boolean> {
     this.#reading = this.#reading.then(() => this.#read());
     await this.#reading;
-    return this.#held.refused.length === 0;
+    return [...this.#held.values()].every(({ refused }) => refused.length === 0);
   }
 
   close(): void {
@@ -73,58 +110,146 @@ export class RegisteredPlugins {
 
   async #read(): Promise<void> {
     const written = this.#written;
-    if (!written || written.value === undefined || this.#closed) return;
-    const read = await readList(written.value, this.#watch);
-    // The list may have changed meanwhile; the new one is read next.
-    if (this.#closed || this.#written !== written) return;
-    this.#held = { used: read.used ?? this.#held.used, refused: read.refused };
+    const reader = new PluginReader(undefined, this.#watch);
+    const read = new Map<string, PluginsHeld>();
+    for (const [listener, lists] of Object.entries(written)) {
+      if (lists.lists.length > 0) read.set(listener, await readLists(lists, reader));
+    }
+    // The lists may have changed meanwhile; the new ones are read next.
+    if (this.#closed || this.#written !== written || read.size === 0) return;
+    const held = new Map(this.#held);
+    for (const [listener, { used, refused }] of read) {
+      held.set(listener, { used: used ?? held.get(listener)?.used, refused });
+    }
+    this.#held = held;
     this.#onChange();
   }
 }
 
-/** The plugins of `held`, or else those of `previous`; `undefined`: the listener stays closed. */
+type RegisteredLike = Pick<Registration, "plugins" | "upstreamPlugins"> & {
+  readonly upstreams: readonly Pick<UpstreamDeclaration, "id" | "name" | "plugins">[];
+};
+
+/** Lists of each listener in the order in which they are joined: those of all proxies come first. */
+function writtenLists(
+  registration: RegisteredLike,
+  fleet: Pick<Defaults, "plugins" | "upstreamPlugins">,
+): Readonly<Record<string, WrittenLists>> {
+  // A registration without a list of its own has that of all proxies.
+  const own = (key: "plugins" | "upstreamPlugins") =>
+    sameContent(registration[key], fleet[key]) ? undefined : registration[key];
+  const ofUpstream = (name: string) => [
+    ...listsFor(name, fleet.upstreamPlugins, `${FLEET}: `),
+    ...listsFor(name, own("upstreamPlugins"), ""),
+  ];
+  const written: Record<string, WrittenLists> = {
+    [INBOUND_KEY]: {
+      name: "",
+      lists: [
+        ...listAt(fleet.plugins, `${FLEET}: ${KEY}`, true),
+        ...listAt(own("plugins"), KEY),
+      ],
+    },
+  };
+  for (const { id, name, plugins } of registration.upstreams) {
+    const at = `upstream ${name}: ${KEY}`;
+    written[id] = { name, lists: [...ofUpstream(name), ...listAt(plugins, at)] };
+  }
+  return written;
+}
+
+/** A sentence for each list of the registration whose upstream does not exist. */
+export function unusedLists({ upstreamPlugins, upstreams }: RegisteredLike): readonly string[] {
+  const names = new Set([ALL, ...upstreams.map(({ name }) => name)]);
+  const map = mapOf(upstreamPlugins);
+  if (!isRecord(map)) return [];
+  return Object.keys(map).filter((name) => !names.has(name)).map((name) =>
+    `${formatPath([UPSTREAM_KEY, name])} is not used: the registration has no such upstream`
+  );
+}
+
+/** HCL writes a map as a list of one. */
+function mapOf(written: unknown): unknown {
+  return Array.isArray(written) && written.length === 1 ? written[0] : written;
+}
+
+/** The lists for all upstreams and for `name` of a map by name. */
+function listsFor(name: string, written: unknown, where: string): readonly WrittenList[] {
+  const map = mapOf(written);
+  if (map === undefined) return [];
+  if (!isRecord(map)) return listAt(map, `${where}${UPSTREAM_KEY}`);
+  return [ALL, name].flatMap((key) => {
+    return listAt(map[key], `${where}${formatPath([UPSTREAM_KEY, key])}`, key === ALL);
+  });
+}
+
+function listAt(value: unknown, at: string, isForAll = false): readonly WrittenList[] {
+  return value === undefined ? [] : [{ at, value, isForAll }];
+}
+
+/**
+ * The plugins of `held`, or else those of `previous` that a registration named; `undefined`: the listener
+ * stays closed.
+ */
 export function pluginsInForce(
   { used }: PluginsHeld,
-  previous: Snapshot | undefined,
+  { plugins, pluginCode }: {
+    /** Those of the previous snapshot; `undefined`: it had no such listener. */
+    readonly plugins: readonly PluginUse[] | undefined;
+    readonly pluginCode: Snapshot["pluginCode"];
+  },
 ): UsedPlugins | undefined {
-  if (used) return used;
-  const inbound = previous?.inbound[INBOUND_KEY];
-  if (!previous || !inbound) return undefined;
-  const uses = inbound.plugins.filter(({ at }) => at.startsWith(KEY));
-  const code = Object.entries(previous.pluginCode).map(([key, { version: _, ...content }]) => [
-    key,
-    content,
-  ]);
+  if (used || !plugins) return used;
+  const uses = plugins.filter(({ at }) => at.includes(KEY) || at.includes(UPSTREAM_KEY));
+  const files = new Set(uses.map(({ file }) => file?.code));
+  const code = Object.entries(pluginCode).filter(([key]) => files.has(key))
+    .map(([key, { version: _, ...content }]) => [key, content]);
   return { uses, code: Object.fromEntries(code) };
 }
 
-/** Plugins of config entries come first; the registration's own plugin replaces one of the same name. */
+/** A plugin of a later list replaces one of the same name in an earlier list. */
 export function joinPlugins(
-  ofEntries: readonly PluginUse[],
-  listed: readonly PluginUse[],
+  earlier: readonly PluginUse[],
+  later: readonly PluginUse[],
 ): readonly PluginUse[] {
-  const names = new Set(listed.map(({ plugin }) => plugin));
-  return [...ofEntries.filter(({ plugin }) => !names.has(plugin)), ...listed];
+  const names = new Set(later.map(({ plugin }) => plugin));
+  return [...earlier.filter(({ plugin }) => !names.has(plugin)), ...later];
 }
 
-/** The part that the listener waits for. */
+/** Names the part that the listener waits for. */
 export function pluginsLack({ refused }: PluginsHeld): string {
   const reasons = refused.map(({ reason }) => reason).join("; ");
   return reasons ? `plugins that can be used: ${reasons}` : "plugins, whose files are being read";
 }
 
-async function readList(value: unknown, watch: PluginWatch | undefined): Promise<PluginsHeld> {
-  const parsed = v.safeParse(PLUGINS, listOf(value));
-  const reader = new PluginReader(undefined, watch);
-  const list = parsed.success ? await reader.read(parsed.output, [KEY]) : undefined;
-  const problems = parsed.success
-    ? reader.problems
-    : parsed.issues.map(problemOf).map(({ path, message }) => ({ path: [KEY, ...path], message }));
-  if (problems.length === 0) {
-    return { used: { uses: pluginUses(list, KEY) ?? [], code: reader.code }, refused: [] };
+async function readLists(
+  { name, lists }: WrittenLists,
+  reader: PluginReader,
+): Promise<PluginsHeld> {
+  const problems: string[] = [];
+  let uses: readonly PluginUse[] = [];
+  for (const { at, value, isForAll } of lists) {
+    const parsed = v.safeParse(PLUGINS, listOf(value));
+    if (!parsed.success) {
+      problems.push(...parsed.issues.map(problemOf).map((problem) => shown(problem, at)));
+      continue;
+    }
+    const known = reader.problems.length;
+    const list = await reader.read(parsed.output, []);
+    problems.push(...reader.problems.slice(known).map((problem) => shown(problem, at)));
+    uses = joinPlugins(uses, pluginUses(list, at, isForAll));
   }
-  const reason = problems.map(({ path, message }) => `${formatPath(path)} ${message}`).join("; ");
-  return { used: undefined, refused: [{ what: "plugins", reason }] };
+  if (problems.length === 0) {
+    const files = new Set(uses.map(({ file }) => file?.code));
+    const code = Object.entries(reader.code).filter(([key]) => files.has(key));
+    return { used: { uses, code: Object.fromEntries(code) }, refused: [] };
+  }
+  const what = name ? `plugins of ${name}` : "plugins";
+  return { used: undefined, refused: [{ what, reason: problems.join("; ") }] };
+}
+
+function shown({ path, message }: Problem, at: string): string {
+  return `${at}${formatPath(path)} ${message}`;
 }
 
 /** HCL writes a list of one as its element, and a map as a list of one. The content of `config` stays. */

@@ -3,8 +3,16 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { pluginsInForce, RegisteredPlugins } from "./registered_plugins.ts";
+import {
+  type PluginsHeld,
+  pluginsInForce,
+  RegisteredPlugins,
+  unusedLists,
+} from "./registered_plugins.ts";
 
+const HEADERS_OF_FLEET = "proxy-defaults global: postern_plugins[1] header_rules fleet";
+const UPSTREAM_OF_FLEET =
+  'proxy-defaults global: postern_upstream_plugins["*"][0] header_rules fleet';
 const GOOD = "export default {};\n";
 
 interface Rig extends AsyncDisposable {
@@ -13,6 +21,8 @@ interface Rig extends AsyncDisposable {
   /** What the registration says next; resolves when that was read. */
   says(value: unknown): Promise<void>;
   used(): readonly string[] | undefined;
+  /** The plugins of the public listener. */
+  readonly held: PluginsHeld;
 }
 
 async function rig(): Promise<Rig> {
@@ -21,16 +31,21 @@ async function rig(): Promise<Rig> {
   await writeFile(file, GOOD);
   let changed = Promise.withResolvers<void>();
   const plugins = new RegisteredPlugins(() => changed.resolve());
+  const inbound = () =>
+    plugins.held.get("inbound") ?? assert.fail("no list of the public listener");
   return {
     file,
     plugins,
+    get held() {
+      return inbound();
+    },
     async says(value) {
       changed = Promise.withResolvers();
-      plugins.follow(value);
+      plugins.follow({ plugins: value, upstreams: [] }, null);
       await changed.promise;
     },
     used: () =>
-      plugins.held.used?.uses.map(({ plugin, at, config }) => {
+      inbound().used?.uses.map(({ plugin, at, config }) => {
         return `${at} ${plugin.replace(directory, "DIR")} ${JSON.stringify(config)}`;
       }),
     [Symbol.asyncDispose]: () => rm(directory, { recursive: true }),
@@ -40,14 +55,14 @@ async function rig(): Promise<Rig> {
 test("a registration's plugins are read, and none are none at once", async () => {
   await using it = await rig();
   assert.equal(it.used(), undefined);
-  it.plugins.follow(undefined);
+  it.plugins.follow({ upstreams: [] }, null);
   assert.deepEqual(it.used(), []);
   await it.says([{ use: it.file, config: { a: 1 } }, { use: "header_rules" }]);
   assert.deepEqual(it.used(), [
     'postern_plugins[0] DIR/shop.js {"a":1}',
     "postern_plugins[1] header_rules {}",
   ]);
-  const { uses: [use], code } = it.plugins.held.used ?? { uses: [], code: {} };
+  const { uses: [use], code } = it.held.used ?? { uses: [], code: {} };
   assert.deepEqual(Object.keys(code), [use?.file?.code]);
 });
 
@@ -55,7 +70,7 @@ test("what HCL made of a list of one is the list", async () => {
   await using it = await rig();
   await it.says({ use: it.file, config: [{ a: 1 }], allow: "node:crypto" });
   assert.deepEqual(it.used(), ['postern_plugins[0] DIR/shop.js {"a":1}']);
-  assert.deepEqual(it.plugins.held.used?.uses[0]?.file?.allow, ["node:crypto"]);
+  assert.deepEqual(it.held.used?.uses[0]?.file?.allow, ["node:crypto"]);
 });
 
 for (
@@ -71,10 +86,10 @@ for (
     await it.says(value);
     assert.equal(it.used(), undefined);
     await it.says([{ use: it.file }]);
-    const before = it.plugins.held.used;
+    const before = it.held.used;
     await it.says(value);
-    assert.equal(it.plugins.held.used, before);
-    const [refused] = it.plugins.held.refused;
+    assert.equal(it.held.used, before);
+    const [refused] = it.held.refused;
     assert.equal(refused?.what, "plugins");
     assert.match(refused?.reason ?? "", reason);
   });
@@ -83,16 +98,135 @@ for (
 test("refresh() reads the file again, and resolves to whether it can be used", async () => {
   await using it = await rig();
   await it.says([{ use: it.file }]);
-  const before = it.plugins.held.used?.uses[0]?.file?.code;
+  const before = it.held.used?.uses[0]?.file?.code;
   await writeFile(it.file, "export default { a: 1 };\n");
   assert.equal(await it.plugins.refresh(), true);
-  const after = it.plugins.held.used?.uses[0]?.file?.code;
+  const after = it.held.used?.uses[0]?.file?.code;
   assert.notEqual(after, before);
   await rm(it.file);
   assert.equal(await it.plugins.refresh(), false);
-  assert.equal(it.plugins.held.used?.uses[0]?.file?.code, after);
+  assert.equal(it.held.used?.uses[0]?.file?.code, after);
 });
 
 test("pluginsInForce() has nothing to serve where none could be used and none were", () => {
-  assert.equal(pluginsInForce({ used: undefined, refused: [] }, undefined), undefined);
+  assert.equal(
+    pluginsInForce({ used: undefined, refused: [] }, { plugins: undefined, pluginCode: {} }),
+    undefined,
+  );
+});
+
+const FLEET_LISTS = {
+  plugins: [{ use: "cors" }, { use: "header_rules", config: { of: "fleet" } }],
+  upstreamPlugins: {
+    "*": [{ use: "header_rules", config: { of: "fleet" } }],
+    db: [{ use: "fault", config: { of: "fleet" } }],
+  },
+};
+
+for (
+  const [name, registration, defaults, inbound, db] of [
+    [
+      "has the lists of proxy-defaults, which Consul has merged into it",
+      FLEET_LISTS,
+      FLEET_LISTS,
+      ["proxy-defaults global: postern_plugins[0] cors", HEADERS_OF_FLEET],
+      [UPSTREAM_OF_FLEET, "proxy-defaults global: postern_upstream_plugins.db[0] fault fleet"],
+    ],
+    [
+      "adds its own lists to those of proxy-defaults",
+      { plugins: [{ use: "fault" }], upstreamPlugins: { "*": [{ use: "cors" }] } },
+      FLEET_LISTS,
+      [
+        "proxy-defaults global: postern_plugins[0] cors",
+        HEADERS_OF_FLEET,
+        "postern_plugins[0] fault",
+      ],
+      [
+        UPSTREAM_OF_FLEET,
+        "proxy-defaults global: postern_upstream_plugins.db[0] fault fleet",
+        'postern_upstream_plugins["*"][0] cors',
+      ],
+    ],
+    [
+      "replaces a plugin of proxy-defaults by one of the same name",
+      {
+        plugins: [{ use: "header_rules", config: { of: "own" } }],
+        upstreamPlugins: [{ db: { use: "fault", config: [{ of: "own" }] } }],
+      },
+      FLEET_LISTS,
+      [
+        "proxy-defaults global: postern_plugins[0] cors",
+        "postern_plugins[0] header_rules own",
+      ],
+      [UPSTREAM_OF_FLEET, "postern_upstream_plugins.db[0] fault own"],
+    ],
+    [
+      "has lists of its own where there is no proxy-defaults entry",
+      { upstreamPlugins: { cache: [{ use: "cors" }] } },
+      null,
+      [],
+      [],
+    ],
+  ] as const
+) {
+  test(`a registration ${name}`, async () => {
+    const changed = Promise.withResolvers<void>();
+    const plugins = new RegisteredPlugins(changed.resolve);
+    const upstreams = [{ id: "service:db", name: "db" }];
+    plugins.follow({ ...registration, upstreams }, defaults);
+    await plugins.refresh();
+    const usesOf = (listener: string) =>
+      plugins.held.get(listener)?.used?.uses.map(({ at, plugin, config }) => {
+        const of = (config as { of?: string }).of ?? "";
+        return `${at} ${plugin} ${of}`.trim();
+      });
+    assert.deepEqual(usesOf("inbound"), inbound);
+    assert.deepEqual(usesOf("service:db"), db);
+  });
+}
+
+test("an upstream's own list comes after those for it in the proxy's config", async () => {
+  const plugins = new RegisteredPlugins(() => {});
+  const own = [{ use: "cors" }];
+  const db = { id: "service:db", name: "db", plugins: own };
+  const upstreamPlugins = { db: [{ use: "cors", config: { a: 1 } }, { use: "fault" }] };
+  plugins.follow({ upstreams: [db], upstreamPlugins }, null);
+  await plugins.refresh();
+  assert.deepEqual(plugins.held.get("service:db")?.used?.uses.map(({ at }) => at), [
+    "postern_upstream_plugins.db[1]",
+    "upstream db: postern_plugins[0]",
+  ]);
+});
+
+test("lists wait for proxy-defaults, and a listener without a list does not", () => {
+  const plugins = new RegisteredPlugins(() => {});
+  const upstreams = [{ id: "service:db", name: "db", plugins: [{ use: "cors" }] }];
+  plugins.follow({ upstreams }, undefined);
+  assert.equal(plugins.held.get("service:db")?.used, undefined);
+  assert.deepEqual(plugins.held.get("inbound")?.used?.uses, []);
+});
+
+test("a bad list of one upstream leaves the others their plugins", async () => {
+  const plugins = new RegisteredPlugins(() => {});
+  const upstreams = [
+    { id: "service:db", name: "db", plugins: [{ use: "./a.ts" }] },
+    { id: "service:cache", name: "cache", plugins: [{ use: "cors" }] },
+  ];
+  plugins.follow({ upstreams }, null);
+  assert.equal(await plugins.refresh(), false);
+  assert.deepEqual(plugins.held.get("service:db"), {
+    used: undefined,
+    refused: [{
+      what: "plugins of db",
+      reason: "upstream db: postern_plugins[0].use must be an absolute path",
+    }],
+  });
+  assert.equal(plugins.held.get("service:cache")?.used?.uses.length, 1);
+});
+
+test("unusedLists() names a list for an upstream that the registration does not have", () => {
+  const upstreams = [{ id: "service:db", name: "db" }];
+  assert.deepEqual(unusedLists({ upstreams, upstreamPlugins: { "*": [], db: [], dbb: [] } }), [
+    "postern_upstream_plugins.dbb is not used: the registration has no such upstream",
+  ]);
 });

@@ -31,6 +31,13 @@ import {
   type UpstreamPart,
 } from "../../snapshot/mod.ts";
 import { healthKey, type UpstreamPlan } from "./plan.ts";
+import type { PluginCode } from "../plugins/read_plugins.ts";
+import {
+  NO_PLUGINS,
+  pluginsInForce,
+  pluginsLack,
+  type RegisteredLists,
+} from "./registered_plugins.ts";
 import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
 
 /** Envoy's circuit breaker defaults. */
@@ -40,6 +47,7 @@ interface UpstreamContext extends Pick<PartContext, "previous" | "version"> {
   readonly registration: Registration;
   readonly plans: CredentialPlans;
   readonly own: OwnCredentials;
+  readonly lists: RegisteredLists;
   readonly trustDomains: readonly string[];
   readonly lastResortUntilMs: ReadonlyMap<string, number>;
   readonly grace: AbsenceTimer;
@@ -56,8 +64,12 @@ export interface UpstreamOptions {
 
 interface AssembledUpstreams extends Pick<Snapshot, "upstreams" | "chains" | "targets"> {
   readonly refused: readonly Refusal[];
-  /** How many stay closed for want of credentials. */
+  /** How many stay closed for want of credentials or plugins. */
   readonly closed: number;
+  /** The plugins that closed upstreams wait for, a line each. */
+  readonly lacking: readonly string[];
+  /** Code of the plugins of all upstreams. */
+  readonly code: PluginCode;
   /** Without all of their data. */
   readonly pending: readonly string[];
   /** The part of {@link pending} that the first snapshot waits for. */
@@ -78,6 +90,8 @@ export function assembleUpstreams(
   const refused: Refusal[] = [];
   const pending: string[] = [];
   const awaited: string[] = [];
+  const lacking: string[] = [];
+  let code: PluginCode = {};
   let closed = 0;
   const lastResort = new LastResort(context.lastResortUntilMs, context.options);
   for (const declaration of context.registration.upstreams) {
@@ -98,6 +112,18 @@ export function assembleUpstreams(
       closed++;
       continue;
     }
+    const listed = context.lists.get(id) ?? NO_PLUGINS;
+    const plugins = pluginsInForce(listed, {
+      plugins: old?.plugins,
+      pluginCode: previous?.pluginCode ?? {},
+    });
+    // One of them may decide which requests leave.
+    if (!plugins) {
+      closed++;
+      lacking.push(`upstream ${declaration.name}: ${pluginsLack(listed)}`);
+      continue;
+    }
+    code = { ...code, ...plugins.code };
     const missing = missingFor(id, plan, known);
     if (missing.length > 0) pending.push(id);
     // Each has its own time: a failover target that never answers must not spoil a later change.
@@ -117,6 +143,7 @@ export function assembleUpstreams(
     }
     upstreams[id] = keepPart<UpstreamPart>(old, {
       ...declared(declaration, context.options),
+      plugins: plugins.uses,
       http: keepsOld
         ? old?.http ?? null
         : rulesOf(declaration, plan, { registration: context.registration, refused }),
@@ -138,6 +165,8 @@ export function assembleUpstreams(
     targets,
     refused,
     closed,
+    lacking,
+    code,
     pending,
     awaited,
     lastResortUntilMs: lastResort.untilMs,
@@ -255,13 +284,12 @@ function rulesOf(
 function declared(
   declaration: UpstreamDeclaration,
   options: UpstreamOptions,
-): Omit<UpstreamPart, "version" | "chain" | "http" | "credentials" | "listener"> {
+): Omit<UpstreamPart, "version" | "chain" | "http" | "plugins" | "credentials" | "listener"> {
   const { id, name, bind } = declaration;
   return {
     id,
     name,
     bind,
-    plugins: [],
     maxConnections: declaration.maxConnections ?? DEFAULT_LIMIT,
     ...(declaration.maxClientConnections !== undefined && {
       maxClientConnections: declaration.maxClientConnections,

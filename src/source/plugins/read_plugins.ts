@@ -51,13 +51,18 @@ export function isFile(use: string): boolean {
   return use.includes("/") || /\.[jt]s$/.test(use);
 }
 
-/** `at`: path of the list in the configuration. */
-export function pluginUses(list: PluginList, at: string): readonly PluginUse[] {
+/** `at`: path of the list in the configuration. `isForAll`: see {@link PluginUse.isForAll}. */
+export function pluginUses(
+  list: PluginList,
+  at: string,
+  isForAll = false,
+): readonly PluginUse[] {
   return (list ?? []).map(({ use, file, config, onFailure }, index) => ({
     plugin: use,
     ...(file && { file }),
     config,
     onFailure,
+    ...(isForAll && { isForAll }),
     at: `${at}[${index}]`,
   }));
 }

@@ -177,7 +177,7 @@ function fileNameOf(proxyId: string): string {
  * signature: owner and mode keep others from writing the file, and the credentials are judged again on every
  * start.
  */
-const FORMAT = 9;
+const FORMAT = 10;
 
 type ParsedStored =
   | { readonly kind: "valid"; readonly state: StoredState }

@@ -12,6 +12,7 @@ const PLUGIN = {
   file: { code: "code", allow: ["node:crypto"] },
   config: { mark: "kept" },
   onFailure: "skip",
+  isForAll: true,
   at: "inbound.plugins[0]",
 } as const;
 const HTTP = {
@@ -331,7 +332,7 @@ test("the format of a stored state rises whenever the types of what is stored ch
   const [, format] = /"schema":(\d+)/.exec(formatStored(EVERYTHING)) ?? [];
   assert.equal(
     `${format} ${shape.slice(0, 16)}`,
-    "9 8eb4b97983c66a9c",
+    "10 ace1a6d1f4cb6221",
     "what is stored has changed: raise FORMAT in store.ts, and write both here",
   );
 });
@@ -341,8 +342,8 @@ const DIGEST = /"sha256":"([0-9a-f]+)"/.exec(TEXT)?.[1] ?? "";
 
 for (
   const [name, text, shown] of [
-    ["an older version", '{"schema":8,"savedAtMs":0,"snapshot":{}}', "8"],
-    ["a newer version", TEXT.replace('"schema":9', '"schema":10'), "10"],
+    ["an older version", '{"schema":9,"savedAtMs":0,"snapshot":{}}', "9"],
+    ["a newer version", TEXT.replace('"schema":10', '"schema":11'), "11"],
     ["a version without a number", '{"snapshot":"password"}', "unknown"],
     ["another program", "password", "unknown"],
     ["nobody", "", "unknown"],
@@ -351,7 +352,7 @@ for (
   test(`parseStored() refuses what ${name} wrote, whatever else is in it`, () => {
     assert.deepEqual(parseStored(text), {
       kind: "invalid",
-      reason: `another version wrote it: its format is ${shown}, and this one reads 9`,
+      reason: `another version wrote it: its format is ${shown}, and this one reads 10`,
     });
   });
 }
@@ -360,7 +361,7 @@ for (
   const [name, text] of [
     ["is cut short", TEXT.slice(0, TEXT.length / 2)],
     ["lacks its last character", TEXT.slice(0, -1)],
-    ["ends before its digest", '{"schema":9,"sha256":"0123'],
+    ["ends before its digest", '{"schema":10,"sha256":"0123'],
     ["has no digest", TEXT.replace(`"sha256":"${DIGEST}",`, "")],
     ["has another digest", TEXT.replace(DIGEST, "0".repeat(64))],
     ["has a longer digest", TEXT.replace(DIGEST, `${DIGEST}00`)],

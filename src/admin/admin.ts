@@ -161,9 +161,9 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
     return json(context, { total: wanted.length, connections: wanted.slice(0, limit) });
   });
   app.get("/traffic", async (context) => {
-    const { traffic } = await merged();
+    const { traffic, refusing } = await merged();
     const counts = context.req.query("counts") !== undefined;
-    return json(context, trafficShown(traffic, { counts }));
+    return json(context, trafficShown({ traffic, refusing }, { counts }));
   });
   app.get("/tap", (context) => {
     const { req } = context;

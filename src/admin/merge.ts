@@ -14,6 +14,7 @@ import {
   lastRefusals,
   type ListenerView,
   type PluginView,
+  type RefusingView,
   slowest,
   type TrafficRowView,
   type TrafficView,
@@ -24,6 +25,7 @@ export interface MergedView {
   readonly listeners: readonly ListenerView[];
   readonly connections: readonly ConnectionView[];
   readonly endpoints: readonly EndpointView[];
+  readonly refusing: readonly RefusingView[];
   readonly plugins: readonly PluginView[];
   readonly samples: readonly Sample[];
   readonly traffic: TrafficView;
@@ -39,6 +41,7 @@ export function mergeViews(views: readonly DataView[], own: readonly Sample[]): 
     listeners: mergeListeners(views.map(({ listeners }) => listeners)),
     connections: views.flatMap(({ connections }) => connections),
     endpoints: mergeEndpoints(views),
+    refusing: mergeRefusing(views),
     plugins: mergePlugins(views.flatMap(({ plugins }) => plugins)),
     samples: mergeStats([own, ...views.map(({ samples }) => samples)]),
     traffic: mergeTraffic(views.map(({ traffic }) => traffic)),
@@ -101,6 +104,17 @@ export function mergeEndpoints(
       ejectedForMs: Math.max(a.ejectedForMs, b.ejectedForMs),
     }),
   );
+}
+
+/** Upstreams that refused within the last minute, most often first. */
+export function mergeRefusing(
+  views: readonly Pick<DataView, "refusing">[],
+): readonly RefusingView[] {
+  return mergeBy(
+    views.flatMap(({ refusing }) => refusing).filter(({ count }) => count > 0),
+    ({ listener, code, deniedBy }) => [listener, code, deniedBy].join("\u0000"),
+    (a, b) => ({ ...a, count: a.count + b.count, at: Math.max(a.at, b.at) }),
+  ).sort((a, b) => b.count - a.count);
 }
 
 export function mergeListeners(

@@ -1,11 +1,11 @@
 /** `/traffic`: the traffic table, the last refusals and the slowest requests. @module */
 
 import { noTraffic, type TrafficNumbers, trafficQuantileMs } from "../base/mod.ts";
-import type { TrafficView } from "../proxy/mod.ts";
+import type { MergedView } from "./merge.ts";
 
 /** Rows by number of requests, most first. */
 export function trafficShown(
-  traffic: TrafficView,
+  { traffic, refusing }: Pick<MergedView, "traffic" | "refusing">,
   { counts: withCounts }: { readonly counts: boolean },
 ): unknown {
   const { sinceMs, recentMs, rows, refusals, slow } = traffic;
@@ -30,6 +30,7 @@ export function trafficShown(
         ...withCounts && { counts: [...row.counts.entries()].filter(([, count]) => count > 0) },
       };
     }),
+    refusing: refusing.map((one) => ({ ...one, at: new Date(one.at).toISOString() })),
     refusals: refusals.map((one) => ({ ...one, at: new Date(one.at).toISOString() })),
     slow: slow.map((one) => ({
       ...one,

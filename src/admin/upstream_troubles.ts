@@ -1,7 +1,13 @@
 /** Upstreams that carry no traffic: refused, without instances, or with failing ones. @module */
 
 import type { Sample } from "../base/mod.ts";
-import { type EndpointView, routeView } from "../proxy/mod.ts";
+import {
+  askThere,
+  type EndpointView,
+  refusingText,
+  type RefusingView,
+  routeView,
+} from "../proxy/mod.ts";
 import {
   type ChainPart,
   type Snapshot,
@@ -107,6 +113,15 @@ function targetLabel(key: string): string {
   const parts = name.split(".");
   if (parts.length === 5) return `subset ${parts[0]}`;
   return parts.length === 4 ? `service ${parts[0]}` : name;
+}
+
+/** Upstreams that refuse this service, each with its number of the last minute. */
+export function refusingTroubles(refusing: readonly RefusingView[]): readonly UpstreamTrouble[] {
+  return refusing.map((one) => {
+    const { listener: id, caller, count, unit } = one;
+    const times = `${count} ${count === 1 ? unit.slice(0, -1) : unit} in the last minute`;
+    return { id, text: `upstream ${refusingText(one)}, ${times}; ${askThere(caller)}` };
+  });
 }
 
 /** Sentences, no more than an operator reads. */

@@ -160,12 +160,24 @@ test("admin / and /ready show unusable upstreams; only /ready?upstreams is not r
   const [data] = await base.data();
   assert.ok(data);
   const endpoints = [endpoint("pay", FAILED)];
+  const refusing = [
+    {
+      listener: "service:default/default/db",
+      upstream: "db",
+      caller: "web",
+      code: "intention_denied",
+      deniedBy: "db",
+      unit: "requests",
+      count: 23,
+      at: 0,
+    } as const,
+  ];
   const view = {
     ...base,
     snapshot: () => SNAPSHOT,
     refused: () => [FAR],
-    data: () => Promise.resolve([{ ...data, endpoints }]),
-    endpoints: () => Promise.resolve([{ endpoints }]),
+    data: () => Promise.resolve([{ ...data, endpoints, refusing }]),
+    endpoints: () => Promise.resolve([{ endpoints, refusing }, { endpoints, refusing }]),
   };
   const app = createAdmin(view, { boundHost: "127.0.0.1" });
   const ask = async (path: string) => {
@@ -173,14 +185,17 @@ test("admin / and /ready show unusable upstreams; only /ready?upstreams is not r
     return `${reply.status} ${await reply.text()}`;
   };
   const troubles = [`${FAR.what}: ${FAR.reason}`, PAY, CACHE];
-  const warnings = troubles.map((text) => `warning: ${text}\n`).join("");
+  const refused = (count: number) =>
+    `upstream db refuses web (intention_denied), ${count} requests in the last minute; ` +
+    "on its host: postern explain -inbound -source web";
+  const warnings = [...troubles, refused(46)].map((text) => `warning: ${text}\n`).join("");
   assert.equal(await ask("/ready"), `200 LIVE\n${warnings}`);
   assert.equal(
     await ask("/ready?upstreams"),
-    `503 UPSTREAMS_NOT_USABLE\n${troubles.join("\n")}\n`,
+    `503 UPSTREAMS_NOT_USABLE\n${troubles.join("\n")}\nwarning: ${refused(46)}\n`,
   );
   const page = await ask("/");
-  for (const text of troubles) {
+  for (const text of [...troubles, refused(23)]) {
     const escaped = text.replaceAll('"', "&quot;");
     assert.equal(page.split(escaped).length, 2, `the page shows it once: ${text}`);
   }

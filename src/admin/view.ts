@@ -87,8 +87,8 @@ export interface AdminView {
   readonly info: ServerInfo;
   /** One per data path that answered in time; must settle within a second or two. */
   data(): Promise<readonly DataView[]>;
-  /** Endpoints as seen by each data path that answered in time; cheap enough for probes. */
-  endpoints(): Promise<readonly Pick<DataView, "endpoints">[]>;
+  /** Endpoints and refusing upstreams as seen by each data path that answered in time; cheap enough for probes. */
+  endpoints(): Promise<readonly Pick<DataView, "endpoints" | "refusing">[]>;
   /** The explanation of a request by each data path that answered in time. */
   explain(question: ExplainQuery): Promise<readonly ExplainResult[]>;
   /**

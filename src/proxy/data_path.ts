@@ -49,6 +49,7 @@ import {
   TrustContexts,
 } from "./trust/trust_contexts.ts";
 import { TrafficTable } from "./observe/traffic_table.ts";
+import { UpstreamRefusals } from "./observe/upstream_refusals.ts";
 import { type DataView, type ListenerView, NO_TRAFFIC, type ViewOptions } from "./observe/view.ts";
 
 export interface DataPathOptions extends ListenersOptions {
@@ -143,6 +144,7 @@ export class DataPath {
       new ConditionReporter(clock, options.takeConditions);
     const heldBytes = options.heldBytes ?? HELD_LIMIT_BYTES;
     const held = new HeldBytes(heldBytes, () => engine.collect());
+    const sums = new FailureSummary({ clock, log });
     this.#context = {
       engine,
       clock: turnClock(clock),
@@ -157,7 +159,8 @@ export class DataPath {
         clock,
         limit: Math.ceil(handshakeLimit(maxConnections) / workers),
       }),
-      sums: new FailureSummary({ clock, log }),
+      sums,
+      refusals: new UpstreamRefusals({ clock, log, sums }),
       conditions: this.#conditions ?? NO_CONDITIONS,
       held,
       requestIds: new RequestIds(),
@@ -351,6 +354,7 @@ export class DataPath {
         id: `${worker}-${record.id}`,
       })),
       endpoints: this.#listeners.endpoints(nowMs),
+      refusing: this.#context.refusals.view(),
       plugins: this.#generations.views(),
       samples: options.samples === false ? [] : this.#samples(),
       traffic: options.samples === false ? NO_TRAFFIC : this.#traffic.view(this.#context.live),

@@ -33,5 +33,6 @@ export type { PluginView } from "../plugin/mod.ts";
 export type { Columns } from "./listen/listeners.ts";
 export type { FetchCertificate } from "./trust/trust_contexts.ts";
 export { isShownField, type OpenTap, type TakeTapped, type TapFilter } from "./observe/tap.ts";
+export { askThere, refusingText } from "./observe/upstream_refusals.ts";
 export { lastRefusals, slowest } from "./observe/traffic_lists.ts";
 export * from "./observe/view.ts";

@@ -3,9 +3,9 @@
 import type { Sample } from "../../base/mod.ts";
 import type { AdminView, Health } from "../view.ts";
 import type { Json } from "./listeners.ts";
-import { mergeEndpoints } from "../merge.ts";
+import { mergeEndpoints, mergeRefusing } from "../merge.ts";
 import { lines } from "../redact.ts";
-import { troubleTexts, upstreamTroubles } from "../upstream_troubles.ts";
+import { refusingTroubles, troubleTexts, upstreamTroubles } from "../upstream_troubles.ts";
 
 export async function serverInfo(view: AdminView): Promise<Json> {
   const { version, commit, engine, platform, pid, workers, startedMs, limits, options, upgrade } =
@@ -142,6 +142,7 @@ export async function readyPage(
 ): Promise<{ readonly status: 200 | 400 | 503; readonly body: string }> {
   const [state, endpoints] = await Promise.all([stateOf(view), view.endpoints()]);
   const upstreams = troubleTexts(upstreamTroubles(view, mergeEndpoints(endpoints)));
+  const refusing = troubleTexts(refusingTroubles(mergeRefusing(endpoints)));
   const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
   let name: string = state.name;
   let { reasons } = state;
@@ -155,7 +156,7 @@ export async function readyPage(
   if (want.upstreams && reasons.length === 0 && upstreams.length > 0) {
     [name, reasons] = ["UPSTREAMS_NOT_USABLE", upstreams];
   }
-  const warnings = [...new Set([...state.warnings, ...refused, ...upstreams])]
+  const warnings = [...new Set([...state.warnings, ...refused, ...upstreams, ...refusing])]
     .filter((line) => !reasons.includes(line)).map((line) => `warning: ${line}`);
   return { status: reasons.length === 0 ? 200 : 503, body: lines([name, ...reasons, ...warnings]) };
 }

@@ -14,6 +14,8 @@ import {
   mergeExplained,
   type NotExplained,
 } from "./merge_explained.ts";
+import { mergeRefusing } from "../merge.ts";
+import { refusingTroubles } from "../upstream_troubles.ts";
 import type { AdminView, MeshQuestions } from "../view.ts";
 import {
   localAddressOf,
@@ -37,7 +39,7 @@ export async function explainFor(
   const snapshot = view.snapshot();
   if (!snapshot) return undefined;
   const { config } = view.info.options;
-  const mesh: AskMesh = {
+  const asked: Omit<AskMesh, "refusing"> = {
     proxy: {
       id: snapshot.proxyId || (typeof config === "string" ? config : ""),
       service: snapshot.service,
@@ -47,6 +49,13 @@ export async function explainFor(
     ownUri: snapshot.credentials?.uri ?? "",
     sourceNote: (uri) => sourceNote(uri, snapshot, view.mesh()),
     unfollowed: (upstream) => view.unfollowed(upstream),
+  };
+  const refusing = question.to.kind === "inbound" ? [] : mergeRefusing(await view.endpoints());
+  const mesh: AskMesh = {
+    ...asked,
+    refusing: (upstream) =>
+      refusingTroubles(refusing.filter(({ listener }) => listener === upstream))
+        .map(({ text }) => text),
   };
   const explained = await mergeExplained(await view.explain(question), mesh);
   const { to } = question;
@@ -132,6 +141,7 @@ export function explainRefused(
     workers: 0,
     hasConsul,
     sourceNote: "",
+    refusing: [],
     unfollowed: unfollowed(id).filter((sentence) => !sentence.includes(reason)),
     next: [],
   };

@@ -32,6 +32,8 @@ export interface AskMesh {
   readonly hasConsul: boolean;
   /** The identity that this proxy proves towards upstreams; `""`: none. */
   readonly ownUri: string;
+  /** Sentences about the upstream, if it refuses this service. */
+  refusing(upstream: string | null): readonly string[];
   sourceNote(uri: string | null): Promise<string>;
   /** `undefined`: the service itself. */
   unfollowed(upstream: string | undefined): readonly string[];
@@ -74,6 +76,7 @@ export async function mergeExplained(
       routeConfig: shownConfig(plugin.name, routeConfig),
     })).filter((plugin) => !isIdle(plugin)),
     splits: shown,
+    refusing: ask.refusing(first.explanation.upstream),
     next: nextCommands(shown, ask.ownUri),
   };
 }

@@ -15,6 +15,7 @@ const NO_MESH: AskMesh = {
   ownUri: "",
   sourceNote: () => Promise.resolve(""),
   unfollowed: () => [],
+  refusing: () => [],
 };
 
 async function merged(

@@ -174,6 +174,8 @@ export interface ExplanationView extends Omit<Explanation, "splits" | "protocol"
   readonly sourceNote: string;
   /** Configuration of the upstream, or of the service, that is not followed, in sentences. */
   readonly unfollowed: readonly string[];
+  /** What the proxy of the upstream refused this service in the last minute, in sentences. */
+  readonly refusing: readonly string[];
   readonly splits: readonly ExplainedSplit[];
   /** Commands that explain the same request on the hosts of the instances that get it. */
   readonly next: readonly string[];

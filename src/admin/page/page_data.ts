@@ -6,7 +6,12 @@ import { stateOf } from "../envoy/server_state.ts";
 import type { MergedView } from "../merge.ts";
 import { type CertificateShown, certificatesInUse } from "../secrets/certs.ts";
 import { dateText } from "../secrets/certificate_facts.ts";
-import { troubleTexts, type UpstreamTrouble, upstreamTroubles } from "../upstream_troubles.ts";
+import {
+  refusingTroubles,
+  troubleTexts,
+  type UpstreamTrouble,
+  upstreamTroubles,
+} from "../upstream_troubles.ts";
 import type { AdminView, PeerProxy } from "../view.ts";
 import { factsOf } from "./facts.ts";
 import { type IntentionShown, intentionsShown } from "./intentions_shown.ts";
@@ -115,6 +120,7 @@ export async function pageData(
     connections: merged.connections,
     traffic,
     troubles: broken,
+    refusing: merged.refusing,
   });
   const { statuses } = view.secretsReport();
   const { events } = view.events();
@@ -175,6 +181,7 @@ function troublesOf(
       ...warnings,
       ...view.refused().map(({ what, reason }) => `${what}: ${reason}`),
       ...troubleTexts(upstreams),
+      ...troubleTexts(refusingTroubles(merged.refusing)),
       ...failing.map(({ watch, message }) => `${watch}: ${message}`),
       ...merged.plugins.filter(({ state }) => state === "broken").map(
         ({ name, listener, lastFailure }) =>

@@ -124,15 +124,17 @@ export function refusalsSection({ refusals: { rows, more }, atMs }: PageData): H
       table(
         "Refused requests and connections, newest first",
         [{ name: "caller" }, { name: "reason" }, { name: "times", kind: "number" }],
-        rows.map(({ at, caller, direction, listener, code, rule, path, status, count }) => ({
-          key: [direction, caller, listener, code, rule, path, status].join(" "),
+        rows.map((
+          { at, caller, direction, listener, code, rule, deniedBy, path, status, count },
+        ) => ({
+          key: [direction, caller, listener, code, rule, deniedBy, path, status].join(" "),
           cells: [
             html`${caller}<span class="sub">${
               path === "" ? "connection" : html`<code>${path}</code>`
             }${direction === "outbound" ? ` to ${listener}` : ""}</span>`,
             html`<code>${code}</code>${status === 0 ? "" : `, status ${status}`}${
               rule === "" ? "" : html`<span class="sub">${rule}</span>`
-            }`,
+            }${deniedBy === "" ? "" : html`<span class="sub">refused by ${deniedBy}</span>`}`,
             html`${countText(count)}<span class="sub">${agoText(at, atMs)}</span>`,
           ],
         })),

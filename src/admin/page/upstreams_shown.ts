@@ -82,10 +82,12 @@ const ORDER: Readonly<Record<Level, number>> = { bad: 0, warn: 1, ok: 2, idle: 3
 /** Unusable upstreams first; `more`: those that the page leaves out. */
 export function upstreamsShown(
   view: Pick<AdminView, "snapshot" | "source" | "refused">,
-  { endpoints, connections, traffic, troubles }: Pick<DataView, "endpoints" | "connections"> & {
-    readonly traffic: TrafficShown;
-    readonly troubles: readonly UpstreamTrouble[];
-  },
+  { endpoints, connections, traffic, troubles, refusing }:
+    & Pick<DataView, "endpoints" | "connections" | "refusing">
+    & {
+      readonly traffic: TrafficShown;
+      readonly troubles: readonly UpstreamTrouble[];
+    },
 ): { readonly upstreams: readonly UpstreamShown[]; readonly more: number } {
   const snapshot = view.snapshot();
   if (!snapshot) return { upstreams: [], more: 0 };
@@ -96,6 +98,7 @@ export function upstreamsShown(
       snapshot,
       byTarget,
       isUnusable: unusable.has(part.id),
+      refuses: refusing.some(({ listener }) => listener === part.id),
       flow: (...key) => traffic.flows.get(flowKey(...key)) ?? NO_FLOW,
       open: connections.filter(({ listener }) => listener === part.id).length,
     })
@@ -139,10 +142,12 @@ type FlowOf = (...key: Parameters<typeof flowKey>) => FlowShown;
 
 function servedUpstream(
   part: UpstreamPart,
-  { snapshot, byTarget, isUnusable, open, flow }: {
+  { snapshot, byTarget, isUnusable, refuses, open, flow }: {
     readonly snapshot: Snapshot;
     readonly byTarget: ReadonlyMap<string, readonly EndpointView[]>;
     readonly isUnusable: boolean;
+    /** Its proxy refused this service within the last minute. */
+    readonly refuses: boolean;
     readonly open: number;
     readonly flow: FlowOf;
   },
@@ -172,6 +177,8 @@ function servedUpstream(
       part,
       isUnusable
         ? { level: "bad", word: "not usable" }
+        : refuses
+        ? { level: "bad", word: "refuses" }
         : hasFault
         ? { level: "warn", word: "in part" }
         : { level: "ok", word: "healthy" },

@@ -63,7 +63,7 @@ Flags
       event. With -follow and without -since only new ones are shown.
   -kind KIND
       Only events of this kind, or several with commas: intention, chain, endpoint, protocol,
-      plugin, certificate, limit, source, listener, secret.
+      plugin, certificate, limit, source, listener, secret, process.
   -json
       Write each event as JSON, one a line.
 The proxy (one of these)

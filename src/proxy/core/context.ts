@@ -11,6 +11,7 @@ import type { Tracer } from "../observe/tracer.ts";
 import type { Handshakes } from "./handshakes.ts";
 import type { LiveConnections } from "./live_connections.ts";
 import type { FailureSummary } from "../observe/failure_summary.ts";
+import type { UpstreamRefusals } from "../observe/upstream_refusals.ts";
 import type { TrustContexts } from "../trust/trust_contexts.ts";
 import type { RequestPolicy } from "../../policy/mod.ts";
 import type { PolicyPart } from "../../snapshot/mod.ts";
@@ -29,6 +30,7 @@ export interface Context {
   readonly live: LiveConnections;
   readonly handshakes: Handshakes;
   readonly sums: FailureSummary;
+  readonly refusals: UpstreamRefusals;
   readonly conditions: Conditions;
   readonly requestIds: RequestIds;
   readonly clientCerts: ClientCertElements;

@@ -81,9 +81,10 @@ export class RefusalConditions {
   }
 }
 
-function kindOf({ code, direction }: RefusalView): NewEvent["kind"] | undefined {
+function kindOf({ code, direction, deniedBy }: RefusalView): NewEvent["kind"] | undefined {
   if (LIMITS.has(code)) return "limit";
   if (FAILURES.has(code)) return "endpoint";
   // Denials of callers are answers to them, as the rule says.
-  return code === "intention_denied" && direction === "outbound" ? "intention" : undefined;
+  const isOurs = direction === "outbound" && (code === "intention_denied" || deniedBy !== "");
+  return isOurs ? "intention" : undefined;
 }

@@ -113,6 +113,24 @@ export interface RefusalView {
   readonly count: number;
 }
 
+/** An upstream refuses, or answers in place of its application, and did so within the last minute. */
+export interface RefusingView {
+  /** Id of the upstream, or of the edge listener. */
+  readonly listener: string;
+  /** Its label. */
+  readonly upstream: string;
+  /** Service of the caller, which is this proxy's. */
+  readonly caller: string;
+  readonly code: string;
+  /** The service whose proxy refuses. */
+  readonly deniedBy: string;
+  readonly unit: "requests" | "connections";
+  /** Number of the last minute. */
+  readonly count: number;
+  /** The last time. */
+  readonly at: number;
+}
+
 export interface SlowRequestView {
   readonly at: number;
   readonly caller: string;
@@ -153,6 +171,7 @@ export interface DataView {
   readonly listeners: readonly ListenerView[];
   readonly connections: readonly ConnectionView[];
   readonly endpoints: readonly EndpointView[];
+  readonly refusing: readonly RefusingView[];
   readonly plugins: readonly PluginView[];
   readonly samples: readonly Sample[];
   /** Empty without samples. */

@@ -57,29 +57,6 @@ export function logFailedRequest(
   });
 }
 
-/** The proxy of the upstream refused the request. Its texts were checked when the field was read. */
-export function logDenial(
-  { record: connection, context: { log, sums } }: Pick<Session, "record" | "context">,
-  { request, status, denial, upstream, upstreamHost }: ExchangeRecord,
-): void {
-  if (!denial || !log.enabled("warn")) return;
-  const { code, rule } = denial;
-  if (!sums.isTold(connection, { code, reason: rule }, "warn", "refusals")) return;
-  log.warn("request refused by the upstream", {
-    direction: connection.direction,
-    listener: connection.listener,
-    source: connection.source || connection.remote,
-    destination: connection.destination,
-    method: request && shown(request.method),
-    path: request && shown(pathWithoutQuery(request.path)),
-    endpoint: upstreamHost || undefined,
-    code,
-    denied_by: upstream?.service,
-    status,
-    upstream_rule: rule || undefined,
-  });
-}
-
 /** `status`: what its client got; 0: nothing. */
 export interface InvalidRequest {
   readonly version: HttpVersion;

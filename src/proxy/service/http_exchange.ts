@@ -47,7 +47,7 @@ import {
 } from "../upstream/upstream_request.ts";
 import { type DownstreamInfo, ExchangeValue } from "./exchange_value.ts";
 import { dropDenial, ownDenial, takeDenial } from "./denials.ts";
-import { logDenial, logFailedRequest, noteInvalid, requestView } from "./failed_request.ts";
+import { logFailedRequest, noteInvalid, requestView } from "./failed_request.ts";
 import {
   AFTER_TOKENS,
   type HttpListener,
@@ -295,7 +295,7 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     record.status = head.status;
     record.details ||= "via_upstream";
     takeDenial(head, this.listener, { record, request, ends });
-    if (record.denial) logDenial(this.#host.session, record);
+    if (record.denial) this.context.refusals.request(this.#host.session.record, record);
     this.route?.changeResponse?.(head.fields, record);
     if (request.upgrade !== "" && request.version === "HTTP/2" && isSuccess(head.status)) {
       this.#responded = false;

@@ -79,14 +79,13 @@ export class TcpService implements SessionService {
   }
 
   #ended(end: RelayEnd): void {
-    const { context: { clock }, record: { relay } } = this.#session;
+    const { context: { clock, refusals }, record } = this.#session;
+    const { relay } = record;
     const proven = this.#proven;
     proven?.ended(end.kind === "reset" ? end.by : end.first, relay?.sentBytes ?? 0);
-    this.#session.leave(
-      proven && relay && isRefusal(relay, end)
-        ? refusalEnding(end, proven.group.upstream.refusals, clock.monotonic())
-        : endingOf(end),
-    );
+    if (!proven || !relay || !isRefusal(relay, end)) return this.#session.leave(endingOf(end));
+    refusals.connection(record, proven.service || record.destination);
+    this.#session.leave(refusalEnding(end, proven.group.upstream.refusals, clock.monotonic()));
   }
 
   rejudge(): number {

@@ -265,6 +265,7 @@ function dataView(worker: number): DataView {
     worker,
     snapshotVersion: 7,
     traffic: trafficView(worker),
+    refusing: [],
     listeners: [
       {
         name: "inbound",

@@ -76,6 +76,12 @@ export interface ClientPoolOptions<R extends Reached, F> extends ClientCodecOpti
 
 /** Assumed capacity of an HTTP/2 connection before the server's SETTINGS came. */
 const EXPECTED_STREAMS = 100;
+/**
+ * Dials at a time. A burst of requests to a server that has no connections, as after its restart, would
+ * otherwise dial once for each of them, and the handshakes would take the processor from the requests,
+ * which need only a few connections, one after the other.
+ */
+const MOST_OPENINGS = 64;
 /** A connection that was idle for this long is closed. */
 const IDLE_MS = 3_600_000;
 const IDLE_CHECK_MS = 300_000;
@@ -274,7 +280,10 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
   #dialMore(): void {
     if (this.#over) return;
     const perDial = this.#options.version === "h2" ? EXPECTED_STREAMS : 1;
-    while (this.#openings.size * perDial < this.#waiting.size && this.#dialOne());
+    while (
+      this.#openings.size * perDial < this.#waiting.size && this.#openings.size < MOST_OPENINGS &&
+      this.#dialOne()
+    );
   }
 
   /** False: a limit does not allow another connection. */
@@ -321,6 +330,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     this.#idleCheck ??= this.#checkIdleLater();
     events?.onOpened?.();
     this.changed(connection);
+    this.#dialMore();
   }
 
   #openingFailed(opening: Opening<R>, failure: F): void {

@@ -114,9 +114,26 @@ export function sendDescriptors(
     view.setInt32(CONTROL_HEADER_BYTES + at * 4, one, true);
   }
   const header = headerOf(payload, descriptors.length > 0 ? control : undefined);
-  const sent = Number(library.sendmsg(fd, header, MSG_DONTWAIT | MSG_NOSIGNAL));
-  if (sent >= 0) return sent;
-  return isReady(fd, POLLOUT) ? "failed" : "full";
+  const send = () => Number(library.sendmsg(fd, header, MSG_DONTWAIT | MSG_NOSIGNAL));
+  const sent = resultOf(send, () => isReady(fd, POLLOUT));
+  return sent === "not yet" ? "full" : sent;
+}
+
+/**
+ * The result of a system call that does not wait. The error number cannot be read, so a call that fails
+ * although the descriptor is ready has failed. It may have become ready after the call, so it is called
+ * again before.
+ */
+export function resultOf(
+  call: () => number,
+  isReady: () => boolean,
+): number | "not yet" | "failed" {
+  for (let left = 2; left > 0; left--) {
+    const result = call();
+    if (result >= 0) return result;
+    if (!isReady()) return "not yet";
+  }
+  return "failed";
 }
 
 export type Received =
@@ -132,8 +149,10 @@ export function receiveDescriptors(fd: number): Received {
   const payload = bytesOf(CHUNK_BYTES);
   const control = bytesOf(CONTROL_BYTES);
   const header = headerOf(payload, control);
-  const size = Number(library.recvmsg(fd, header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
-  if (size < 0) return isReady(fd, POLLIN) ? { kind: "ended" } : { kind: "nothing" };
+  const receive = () => Number(library.recvmsg(fd, header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
+  const size = resultOf(receive, () => isReady(fd, POLLIN));
+  if (size === "not yet") return { kind: "nothing" };
+  if (size === "failed") return { kind: "ended" };
   const facts = new DataView(header.buffer);
   const descriptors = descriptorsIn(control, Number(facts.getBigUint64(40, true)));
   if (size === 0 || facts.getInt32(48, true) & MSG_CTRUNC) {

@@ -14,6 +14,12 @@ import { Readiness } from "./readiness.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { ProxyControl } from "./control.ts";
 
+/**
+ * Two processes accept for this long. The new one runs code that is not compiled yet and has no connections
+ * to upstreams: alone, it would be slow with the first connections, which come all at once.
+ */
+const TOGETHER_MS = 1_000;
+
 /** After SIGTERM the proxy serves on for this time and then ends at once. */
 export interface ShutdownGrace {
   readonly ms: number;
@@ -356,6 +362,8 @@ export class ProxyProcess {
       notifier.stopping("draining");
       this.#leaving.abort();
     }
+    // The new process has just begun: both accept for a moment.
+    if (handedOver) await this.#waitMs(TOGETHER_MS);
     const isPatient = grace !== undefined && !handedOver && await this.#grace(grace);
     if (!isPatient && !handedOver) await this.#settle();
     this.#draining = true;

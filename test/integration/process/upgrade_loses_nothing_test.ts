@@ -4,11 +4,17 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
+import { rounds } from "../../kit/clock/long.ts";
+import { startFilePair } from "../../kit/mesh/file_pair.ts";
 import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { handsOver, type Postern, ready, runPostern } from "../../kit/process/postern.ts";
 import { EchoClient, pattern } from "../../kit/wire/echo.ts";
+import { assertExactlyOnce, HttpLoad } from "../../kit/wire/http_load.ts";
+import { startCountingOrigin } from "../../kit/wire/http_origin.ts";
 import { assertFlawless, Load } from "../../kit/wire/load.ts";
 
+/** Some hundred connections and a thousand requests a second. */
+const LOAD = { keptAlive: 200, shortLived: 60, pauseMs: 150, maxBodyBytes: 0 };
 const TIMEOUT = { timeoutMs: 60_000 };
 
 /** Starts the next process of the proxy, and waits until the one before has ended. */
@@ -79,4 +85,32 @@ test("the next process takes over from the one that serves, not from those that 
     await client.finish();
   }
   assert.equal(await mesh.readyStatus(), 200);
+});
+
+test("new processes of both sidecars take over one after the other, and no request is lost", async () => {
+  await using origin = await startCountingOrigin();
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
+  const serving = { web: pair.web, db: pair.dbs[0] ?? pair.web };
+  if (!handsOver(pair.web)) return;
+  await using load = new HttpLoad(pair.upstream, origin.counts, LOAD);
+  const goOn = () => load.past(load.result.exchanges + 1_000);
+  const replaceAll = async (sidecars: readonly ("web" | "db")[]) => {
+    for (const sidecar of sidecars) {
+      await goOn();
+      const next = pair.another(sidecar);
+      await next.process.waitFor(/took over/, TIMEOUT);
+      serving[sidecar].expectEnd();
+      serving[sidecar] = next;
+    }
+  };
+  await replaceAll(["web", "db"]);
+  await goOn();
+  const failed = pair.another("db");
+  await failed.process.waitFor(/taking over from a running process/, TIMEOUT);
+  failed.kill("SIGKILL");
+  await serving.db.process.waitFor(/handover failed; this process goes on serving/, TIMEOUT);
+  const left = rounds("processes that take over under load", { few: 3, all: 10 }) - 2;
+  await replaceAll(Array.from({ length: left }, (_, at) => at % 2 ? "db" : "web"));
+  await goOn();
+  assertExactlyOnce(await load.stop(), { atLeast: 4_000 });
 });

@@ -45,6 +45,8 @@ export interface FilePair extends AsyncDisposable {
   setIntentions(intentions: readonly Json[]): Promise<void>;
   /** Every sidecar gets another leaf, from a new root if asked; both roots are trusted meanwhile. */
   rotate(options: { readonly root: boolean }): Promise<void>;
+  /** Starts another process of this sidecar, without waiting for it. */
+  another(sidecar: "web" | "db"): Postern;
   /** Kills an instance of db and waits until it is gone. */
   kill(index: number): Promise<void>;
   /** Starts a killed one again. */
@@ -153,6 +155,7 @@ export async function startFilePair(options: FilePairOptions): Promise<FilePair>
       await issue();
       await reload([web, ...dbs]);
     },
+    another: (sidecar) => stack.use(sidecar === "web" ? start("web", webAdmin) : startDb(0)),
     async kill(index) {
       dbs[index]?.kill("SIGKILL");
       await dbs[index]?.process.exited;

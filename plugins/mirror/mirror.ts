@@ -76,6 +76,8 @@ class Mirror {
     request.body?.keep(limitBytes);
     return next({
       response: (response) => {
+        // Requests of callers that left are not copied.
+        if (response.failure?.code === "downstream_reset") return response;
         isSent = true;
         void this.#send(request);
         return response;

@@ -57,7 +57,10 @@ export interface Plugin<R = unknown> {
 /** A response, or a promise of one. The result of `next` may be returned as it is, or awaited. */
 export type Answer = HttpResponse | PromiseLike<HttpResponse>;
 export type FindRoute = (request: HttpRequest) => Route | undefined;
-/** Continues inwards. Only phase `retry` may call it again, which abandons the response before. */
+/**
+ * Continues inwards. Only phase `retry` may call it again, which abandons the response before. The answer
+ * always comes: when the caller leaves first, it is the failure `downstream_reset`, and a further call throws.
+ */
 export type Next = (change?: Change) => Answer;
 export interface Change {
   /** Continues with this request in place of the given one. */

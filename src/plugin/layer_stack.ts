@@ -64,6 +64,10 @@ export class LayerStack {
   avoid = NO_ENDPOINTS;
   /** The layer that the exchange waits for; `undefined`: it waits for an endpoint. */
   holder: Layer | undefined;
+  /** The outcome of the innermost `next`. */
+  innermost: ResponseOutcome | undefined;
+  /** The exchange has ended; nothing more is sent, and no failure of a layer counts. */
+  isOver = false;
 
   constructor(context: LayerContext) {
     this.context = context;
@@ -74,6 +78,12 @@ export class LayerStack {
     const outcome = new ResponseOutcome();
     this.enter(0, request, outcome);
     return outcome;
+  }
+
+  /** Ends every `next` that waits still with `failure`, so that its layer can clean up. */
+  end(failure: PluginResponse): void {
+    this.isOver = true;
+    for (let outcome = this.innermost; outcome; outcome = outcome.outer) outcome.settle(failure);
   }
 
   /** Calls the layer at that depth; past the last layer the request is sent on. */
@@ -185,6 +195,7 @@ class LayerCall {
     const stack = this.#stack;
     const layer = this.#layer;
     const { phase, health } = layer;
+    if (stack.isOver) throw new TypeError("next was called after the exchange had ended");
     if (outcome.isOver) throw new TypeError("next was called after an answer was given");
     if (this.#inner && phase !== "retry") throw new TypeError("next was called twice");
     const changed = requestOf(change) ?? request;
@@ -206,7 +217,7 @@ class LayerCall {
       if (timeoutMs) limit = stack.context.limit(inner, timeoutMs);
       this.#passesLater ||= map !== undefined;
     }
-    this.#inner = inner;
+    this.#inner = stack.innermost = inner;
     const leftMs = this.#startedMs === undefined ? 0 : health.nowMs();
     stack.enter(this.#depth + 1, changed, inner);
     if (this.#startedMs !== undefined) this.#startedMs += health.nowMs() - leftMs;
@@ -313,7 +324,7 @@ class LayerCall {
   }
 
   #fault(what: string, to: ResponseTarget, { hook, skip }: HookCall): void {
-    if (to.isOver) return;
+    if (to.isOver || this.#stack.isOver) return;
     this.#layer.health.failed(what, { hook, route: this.#stack.plan?.route.name });
     this.#skipOrRefuse(what, to, skip);
   }

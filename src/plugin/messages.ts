@@ -153,7 +153,8 @@ export interface ResponseListener {
 
 /** A response that arrives once. No promise is made unless a plugin awaits it. */
 export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseListener {
-  readonly #outer: ResponseOutcome | undefined;
+  /** May be settled without this one. */
+  readonly outer: ResponseOutcome | undefined;
   readonly #change: ((response: PluginResponse) => void) | undefined;
   /** A response arrived, though it may not be changed yet. */
   hasCome = false;
@@ -162,20 +163,20 @@ export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseLis
   #listener: ResponseListener | undefined;
   #promise: PromiseWithResolvers<PluginResponse> | undefined;
 
-  /** `outer` may be settled without this one. `change` calls {@link become} with the changed response. */
+  /** `change` calls {@link become} with the changed response. */
   constructor(outer?: ResponseOutcome, change?: (response: PluginResponse) => void) {
-    this.#outer = outer;
+    this.outer = outer;
     this.#change = change;
   }
 
   /** A response is no longer needed. */
   get isOver(): boolean {
-    return this.hasCome || this.#outer?.isOver === true;
+    return this.hasCome || this.outer?.isOver === true;
   }
 
   /** The changed response is no longer needed. */
   get isDone(): boolean {
-    return this.value !== undefined || this.#outer?.isOver === true;
+    return this.value !== undefined || this.outer?.isOver === true;
   }
 
   /** Only the first response counts. */

@@ -350,6 +350,8 @@ export class PluginLayers
     this.#responseOpened?.fail("downstream_reset", "the exchange is over");
     this.#releaseRead();
     this.#tunnel?.reset();
+    if (this.#isAnswered) this.#stack.isOver = true;
+    else this.#stack.end(failed(this.#failureOf("downstream_reset", "the exchange is over")));
     this.#options.generation.leave();
   }
 

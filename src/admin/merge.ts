@@ -112,7 +112,7 @@ export function mergeRefusing(
 ): readonly RefusingView[] {
   return mergeBy(
     views.flatMap(({ refusing }) => refusing).filter(({ count }) => count > 0),
-    ({ listener, code, deniedBy }) => [listener, code, deniedBy].join("\u0000"),
+    ({ upstream, code, deniedBy }) => [upstream, code, deniedBy].join("\u0000"),
     (a, b) => ({ ...a, count: a.count + b.count, at: Math.max(a.at, b.at) }),
   ).sort((a, b) => b.count - a.count);
 }

@@ -22,7 +22,7 @@ export interface UpstreamTrouble {
   readonly text: string;
 }
 
-/** Further upstreams are only counted. */
+/** Further upstreams are only counted, or are in `/traffic`. */
 const SHOWN = 20;
 
 /** `endpoints`: of all data paths together. */
@@ -115,12 +115,12 @@ function targetLabel(key: string): string {
   return parts.length === 4 ? `service ${parts[0]}` : name;
 }
 
-/** Upstreams that refuse this service, each with its number of the last minute. */
-export function refusingTroubles(refusing: readonly RefusingView[]): readonly UpstreamTrouble[] {
-  return refusing.map((one) => {
-    const { listener: id, caller, count, unit } = one;
+/** Upstreams that refuse this service, each with its number of the last minute; most often first. */
+export function refusingTexts(refusing: readonly RefusingView[]): readonly string[] {
+  return refusing.slice(0, SHOWN).map((one) => {
+    const { caller, count, unit } = one;
     const times = `${count} ${count === 1 ? unit.slice(0, -1) : unit} in the last minute`;
-    return { id, text: `upstream ${refusingText(one)}, ${times}; ${askThere(caller)}` };
+    return `upstream ${refusingText(one)}, ${times}; ${askThere(caller)}`;
   });
 }
 

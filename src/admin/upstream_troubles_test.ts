@@ -162,7 +162,6 @@ test("admin / and /ready show unusable upstreams; only /ready?upstreams is not r
   const endpoints = [endpoint("pay", FAILED)];
   const refusing = [
     {
-      listener: "service:default/default/db",
       upstream: "db",
       caller: "web",
       code: "intention_denied",

@@ -8,27 +8,31 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Intention } from "../../src/policy/mod.ts";
-import type { HttpRules, ShownDenials } from "../../src/snapshot/mod.ts";
+import type { HttpRules, PluginUse, ShownDenials, Snapshot } from "../../src/snapshot/mod.ts";
 import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
 import { httpRules, intention } from "../kit/engine/snapshots.ts";
+import { freePort } from "../kit/process/ports.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
+import { GRPC_MESSAGE } from "../kit/wire/response_plans.ts";
+import { sendHttp2 } from "../kit/wire/send_request.ts";
 
 const FIELD = "x-postern-denied-by";
 const ASK = "GET /a?secret=1 HTTP/1.1\r\nHost: db\r\n\r\n";
 
 function pairOf(
   localPort: number,
-  { intentions = [intention("web", "deny")], db, web, protocol = "http" }: {
+  { intentions = [intention("web", "deny")], db, web, protocol = "http", plugins = [] }: {
     readonly intentions?: readonly Intention[];
     readonly db?: Partial<HttpRules>;
     readonly web?: Partial<HttpRules>;
     readonly protocol?: HttpRules["protocol"];
+    readonly plugins?: readonly PluginUse[];
   } = {},
 ): Promise<PathPair> {
   return startPathPair({
     localPort,
     intentions,
-    inbound: { http: httpRules(protocol, db) },
+    inbound: { http: httpRules(protocol, db), plugins },
     upstream: { http: httpRules(protocol, web) },
   });
 }
@@ -123,4 +127,76 @@ test("the caller's proxy learns that the application is down", async () => {
   assert.deepEqual(outboundOf(pair).map(({ code, deniedBy }) => [code, deniedBy]), [
     ["local_refused", "db"],
   ]);
+});
+
+test("a gRPC caller's proxy learns why as well", async () => {
+  await using origin = await startRawOrigin();
+  await using pair = await pairOf(origin.port, { protocol: "grpc" });
+  const answer = await sendHttp2({ host: "127.0.0.1", port: pair.port }, {
+    method: "POST",
+    path: "/shop.Orders/Place",
+    body: GRPC_MESSAGE,
+    trailers: [],
+    fields: ["content-type: application/grpc"],
+    streamed: false,
+    upgrade: false,
+  });
+  assert.ok(answer.fields.includes("grpc-status: 7"), answer.fields.join());
+  assert.ok(answer.fields.includes(`${FIELD}: intention_denied`), answer.fields.join());
+  assert.deepEqual(outboundOf(pair).map(({ code, deniedBy, status }) => [code, deniedBy, status]), [
+    ["intention_denied", "db", 200],
+  ]);
+});
+
+test("the caller's proxy learns that a plugin refuses", async () => {
+  await using origin = await startRawOrigin(() => answerOf("ok"));
+  const config = { limits: [{ requestsPerSecond: 0.01, burst: 1 }] };
+  await using pair = await pairOf(origin.port, {
+    intentions: [intention("web", "allow")],
+    plugins: [{ plugin: "rate_limit", config, onFailure: "refuse", at: "plugins[0]" }],
+  });
+  const place = { host: "127.0.0.1", port: pair.port };
+  await RawClient.ask(place, ASK);
+  const answer = await RawClient.ask(place, ASK);
+  assert.deepEqual([statusOf(answer), valuesOf(answer, FIELD)], [429, ["rate_limited"]]);
+  assert.deepEqual(outboundOf(pair).map(({ code }) => code), ["rate_limited"]);
+});
+
+test("a stranger at an edge learns nothing, and the operator of the edge does", async () => {
+  await using origin = await startRawOrigin();
+  await using pair = await pairOf(origin.port);
+  const id = "service:default/default/db";
+  const { upstreams: { [id]: db } } = pair.webSnapshot;
+  assert.ok(db);
+  const port = await freePort("127.0.0.1");
+  await pair.web.set({
+    ...pair.webSnapshot,
+    edges: {
+      ingress: {
+        id: "ingress",
+        version: 900_001,
+        bind: { kind: "tcp", host: "127.0.0.1", port },
+        http: httpRules("http", { showDenials: "rule" }),
+        plugins: [],
+        listener: null,
+        hosts: [{ names: ["*"], upstream: id }],
+      },
+    },
+  } as Snapshot);
+  const answer = await RawClient.ask({ host: "127.0.0.1", port }, ASK);
+  assert.deepEqual([statusOf(answer), valuesOf(answer, FIELD)], [403, []]);
+  assert.deepEqual(
+    outboundOf(pair).map(({ listener, code, deniedBy }) => [listener, code, deniedBy]),
+    [
+      ["db", "intention_denied", "db"],
+    ],
+  );
+  assert.deepEqual(
+    pair.web.path.view({ connections: false }).refusing.map(({ upstream, caller, count }) => [
+      upstream,
+      caller,
+      count,
+    ]),
+    [["db", "web", 1]],
+  );
 });

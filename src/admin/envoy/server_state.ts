@@ -5,7 +5,7 @@ import type { AdminView, Health } from "../view.ts";
 import type { Json } from "./listeners.ts";
 import { mergeEndpoints, mergeRefusing } from "../merge.ts";
 import { lines } from "../redact.ts";
-import { refusingTroubles, troubleTexts, upstreamTroubles } from "../upstream_troubles.ts";
+import { refusingTexts, troubleTexts, upstreamTroubles } from "../upstream_troubles.ts";
 
 export async function serverInfo(view: AdminView): Promise<Json> {
   const { version, commit, engine, platform, pid, workers, startedMs, limits, options, upgrade } =
@@ -142,7 +142,7 @@ export async function readyPage(
 ): Promise<{ readonly status: 200 | 400 | 503; readonly body: string }> {
   const [state, endpoints] = await Promise.all([stateOf(view), view.endpoints()]);
   const upstreams = troubleTexts(upstreamTroubles(view, mergeEndpoints(endpoints)));
-  const refusing = troubleTexts(refusingTroubles(mergeRefusing(endpoints)));
+  const refusing = refusingTexts(mergeRefusing(endpoints));
   const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
   let name: string = state.name;
   let { reasons } = state;

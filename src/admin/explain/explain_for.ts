@@ -15,7 +15,7 @@ import {
   type NotExplained,
 } from "./merge_explained.ts";
 import { mergeRefusing } from "../merge.ts";
-import { refusingTroubles } from "../upstream_troubles.ts";
+import { refusingTexts } from "../upstream_troubles.ts";
 import type { AdminView, MeshQuestions } from "../view.ts";
 import {
   localAddressOf,
@@ -53,9 +53,12 @@ export async function explainFor(
   const refusing = question.to.kind === "inbound" ? [] : mergeRefusing(await view.endpoints());
   const mesh: AskMesh = {
     ...asked,
-    refusing: (upstream) =>
-      refusingTroubles(refusing.filter(({ listener }) => listener === upstream))
-        .map(({ text }) => text),
+    refusing: (id) => {
+      const part = snapshot.upstreams[id ?? ""];
+      return refusingTexts(
+        part ? refusing.filter(({ upstream }) => upstream === upstreamLabel(part)) : [],
+      );
+    },
   };
   const explained = await mergeExplained(await view.explain(question), mesh);
   const { to } = question;

@@ -7,7 +7,7 @@ import type { MergedView } from "../merge.ts";
 import { type CertificateShown, certificatesInUse } from "../secrets/certs.ts";
 import { dateText } from "../secrets/certificate_facts.ts";
 import {
-  refusingTroubles,
+  refusingTexts,
   troubleTexts,
   type UpstreamTrouble,
   upstreamTroubles,
@@ -181,7 +181,7 @@ function troublesOf(
       ...warnings,
       ...view.refused().map(({ what, reason }) => `${what}: ${reason}`),
       ...troubleTexts(upstreams),
-      ...troubleTexts(refusingTroubles(merged.refusing)),
+      ...refusingTexts(merged.refusing),
       ...failing.map(({ watch, message }) => `${watch}: ${message}`),
       ...merged.plugins.filter(({ state }) => state === "broken").map(
         ({ name, listener, lastFailure }) =>

@@ -98,7 +98,7 @@ export function upstreamsShown(
       snapshot,
       byTarget,
       isUnusable: unusable.has(part.id),
-      refuses: refusing.some(({ listener }) => listener === part.id),
+      refuses: refusing.some(({ upstream }) => upstream === upstreamLabel(part)),
       flow: (...key) => traffic.flows.get(flowKey(...key)) ?? NO_FLOW,
       open: connections.filter(({ listener }) => listener === part.id).length,
     })

@@ -1,6 +1,6 @@
 /** Refusals by the proxies of upstreams: the log line of a request, and their number in the last minute. @module */
 
-import type { Clock, ErrorCode, Log } from "../../base/mod.ts";
+import type { Clock, Log } from "../../base/mod.ts";
 import { type ExchangeRecord, pathWithoutQuery } from "../../http/mod.ts";
 import { upstreamLabel } from "../../snapshot/mod.ts";
 import type { ConnectionRecord } from "./connection_record.ts";
@@ -41,12 +41,14 @@ export class UpstreamRefusals {
   /** The proxy of the upstream says that it refused a request. Its text was checked when the field was read. */
   request(
     connection: ConnectionRecord,
-    { request, status, denial, upstream, upstreamHost }: ExchangeRecord,
+    { request, status, denial, upstream, upstreamHost, traffic }: ExchangeRecord,
   ): void {
     if (!denial) return;
     const { code, rule } = denial;
     const deniedBy = upstream?.service ?? "";
-    this.#count(connection, { code, deniedBy, unit: "requests" });
+    // An edge leads to several upstreams.
+    const label = traffic?.key.upstream || labelOf(connection);
+    this.#count({ upstream: label, caller: connection.caller, code, deniedBy, unit: "requests" });
     const { log, sums } = this.#options;
     if (!log.enabled("warn")) return;
     if (!sums.isTold(connection, { code, reason: rule }, "warn", "refusals")) return;
@@ -67,22 +69,20 @@ export class UpstreamRefusals {
 
   /** The peer ended a connection right after the handshake; it has a line as every connection. */
   connection(connection: ConnectionRecord, deniedBy: string): void {
-    this.#count(connection, { code: "refused_by_peer", deniedBy, unit: "connections" });
+    const { caller } = connection;
+    const upstream = labelOf(connection);
+    const code = "refused_by_peer";
+    this.#count({ upstream, caller, code, deniedBy, unit: "connections" });
   }
 
-  #count(
-    { listener, destination, caller }: ConnectionRecord,
-    { code, deniedBy, unit }: Pick<RefusingView, "deniedBy" | "unit"> & { code: ErrorCode },
-  ): void {
+  #count(view: Refusing["view"]): void {
     const { clock } = this.#options;
     const nowMs = clock.monotonic();
-    const key = [listener, code, deniedBy].join(" ");
+    const key = [view.upstream, view.code, view.deniedBy].join(" ");
     let one = this.#refusing.get(key);
     if (!one) {
       if (this.#refusing.size >= LIMIT) this.#forgetQuiet(nowMs);
       if (this.#refusing.size >= LIMIT) return;
-      const upstream = upstreamLabel({ id: listener, name: destination });
-      const view = { listener, upstream, caller, code, deniedBy, unit };
       one = { view, parts: Array.from({ length: PARTS }, () => 0), part: 0, at: 0 };
       this.#refusing.set(key, one);
     }
@@ -111,6 +111,10 @@ export class UpstreamRefusals {
 
 function sumOf({ parts }: Refusing): number {
   return parts.reduce((sum, count) => sum + count, 0);
+}
+
+function labelOf({ listener, destination }: ConnectionRecord): string {
+  return upstreamLabel({ id: listener, name: destination });
 }
 
 /** Empties the parts that are older than a minute. */

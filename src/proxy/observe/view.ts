@@ -115,8 +115,6 @@ export interface RefusalView {
 
 /** An upstream refuses, or answers in place of its application, and did so within the last minute. */
 export interface RefusingView {
-  /** Id of the upstream, or of the edge listener. */
-  readonly listener: string;
   /** Its label. */
   readonly upstream: string;
   /** Service of the caller, which is this proxy's. */

@@ -202,7 +202,10 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
     const shown = eventsShown(view.events(), filter, limit);
     const wantsText = req.query("format") === "text" ||
       req.header("accept")?.toLowerCase().startsWith("text/plain");
-    return wantsText ? text(context, lines(shown.events.map(eventLine))) : json(context, shown);
+    const day = view.events().day.shown(view.clock.now());
+    return wantsText
+      ? text(context, lines(shown.events.map(eventLine)))
+      : json(context, { ...shown, day });
   });
   app.get("/plugins", async (context) => {
     const { plugins } = await merged();

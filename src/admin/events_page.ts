@@ -14,6 +14,8 @@ import type { AdminView, EventsView } from "./view.ts";
 export interface EventShown extends Required<Omit<NewEvent, "isLogged">> {
   readonly seq: number;
   readonly at: string;
+  /** From a process before this one. */
+  readonly earlier: boolean;
 }
 
 /** A part of the events. */
@@ -66,17 +68,20 @@ function readSince(text: string, nowMs: number): ((event: ProxyEvent) => boolean
 
 /** Newest first. */
 export function eventsShown(
-  { events }: EventsView,
+  { events, earlierSeq }: Pick<EventsView, "events" | "earlierSeq">,
   { isMeant }: EventFilter,
   limit: number,
 ): { readonly total: number; readonly events: readonly EventShown[] } {
   const meant = events.filter(isMeant);
   const last = limit === 0 ? [] : meant.slice(-limit);
-  return { total: meant.length, events: last.reverse().map(eventShown) };
+  const shown = last.reverse().map((event) => eventShown(event, earlierSeq));
+  return { total: meant.length, events: shown };
 }
 
-function eventShown({ seq, atMs, kind, subject, text, effect, severity }: ProxyEvent): EventShown {
-  return { seq, at: new Date(atMs).toISOString(), kind, subject, text, effect, severity };
+function eventShown(event: ProxyEvent, earlierSeq: number): EventShown {
+  const { seq, atMs, kind, subject, text, effect, severity } = event;
+  const at = new Date(atMs).toISOString();
+  return { seq, at, kind, subject, text, effect, severity, earlier: seq <= earlierSeq };
 }
 
 /** One line each: Consul and peers choose parts of it. */
@@ -110,7 +115,7 @@ export function followEvents(
       isFirst = false;
       seq += lost;
       for (const event of events.slice(seq + 1 - oldest.seq)) {
-        const data = () => shownLine(eventShown(event), view.secrets());
+        const data = () => shownLine(eventShown(event, journal.earlierSeq), view.secrets());
         if (isMeant(event) && !send({ id: event.seq, data: data() })) return;
         seq = event.seq;
       }

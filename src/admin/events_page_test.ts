@@ -40,6 +40,7 @@ test("admin /events has the newest first, with every field, and no secret", asyn
     text: "db-2 critical\n(serfHealth)",
     effect: "1 usable instance, 2 before",
     severity: "warn",
+    earlier: false,
   });
   assert.doesNotMatch(body, new RegExp(TOKEN));
   const lines = await (await ask("/events?format=text")).text();

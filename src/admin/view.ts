@@ -2,6 +2,7 @@
 
 import type { Clock, LogLevel, ProxyEvent, Sample } from "../base/mod.ts";
 import type { Consul } from "../consul/mod.ts";
+import type { DaySumsShown } from "../events/mod.ts";
 import type { DataView, ExplainQuery, ExplainResult, TapFilter } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
@@ -78,6 +79,10 @@ export interface PeerProxy {
 export interface EventsView {
   /** The last ones, oldest first. */
   readonly events: readonly ProxyEvent[];
+  /** Number of the last event of an earlier process; 0: there is none. */
+  readonly earlierSeq: number;
+  /** Numbers of the last day. */
+  readonly day: { shown(nowMs: number): DaySumsShown };
   /** Calls back after each event, until the returned function is called. */
   follow(onEvent: () => void): () => void;
 }

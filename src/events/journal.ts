@@ -10,6 +10,8 @@ import type {
   Timer,
 } from "../base/mod.ts";
 
+import { DaySums, type StoredSums } from "./day_sums.ts";
+
 export const EVENTS_LIMIT = 1_000;
 /** Longest texts; longer ones are cut. Peers and Consul choose parts of them. */
 const SUBJECT_CHARS = 200;
@@ -24,8 +26,12 @@ const SUM_MS = 5_000;
 interface JournalOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** The events of an earlier run, oldest first. */
-  readonly earlier?: readonly ProxyEvent[];
+}
+
+/** From an earlier process, oldest first. */
+interface EarlierEvents {
+  readonly events: readonly ProxyEvent[];
+  readonly day: StoredSums;
 }
 
 /** Room for further events of one kind. */
@@ -41,16 +47,28 @@ export class EventJournal {
   readonly #clock: Clock;
   readonly #log: Log;
   /** Oldest first. */
-  readonly #events: ProxyEvent[] = [];
+  #events: ProxyEvent[] = [];
+  readonly day = new DaySums();
   readonly #followers = new Set<() => void>();
   readonly #allowances = new Map<EventKind, Allowance>();
   #lastSeq = 0;
+  #earlierSeq = 0;
 
-  constructor({ clock, log, earlier = [] }: JournalOptions) {
+  constructor({ clock, log }: JournalOptions) {
     this.#clock = clock;
     this.#log = log;
-    this.#events.push(...earlier.slice(-EVENTS_LIMIT));
-    this.#lastSeq = this.#events.at(-1)?.seq ?? 0;
+  }
+
+  /** Puts events before those of this process, which continue their numbers. Called before anybody follows. */
+  restore({ events, day }: EarlierEvents): void {
+    const own = this.#events;
+    this.#events = events.slice(Math.max(0, events.length + own.length - EVENTS_LIMIT));
+    // The numbers rise by 1, whatever the file says.
+    this.#earlierSeq = this.#lastSeq = events.at(-1)?.seq ?? 0;
+    const first = this.#lastSeq - this.#events.length;
+    this.#events = this.#events.map((event, at) => ({ ...event, seq: first + at + 1 }));
+    for (const event of own) this.#events.push({ ...event, seq: ++this.#lastSeq });
+    this.day.restore(day, this.#clock.now());
   }
 
   readonly report = (event: NewEvent): void => {
@@ -75,6 +93,11 @@ export class EventJournal {
     return this.#lastSeq;
   }
 
+  /** The last event of an earlier process; 0: there is none. */
+  get earlierSeq(): number {
+    return this.#earlierSeq;
+  }
+
   /** `onEvent` is called after each new event, until the returned function is called. */
   follow(onEvent: () => void): () => void {
     this.#followers.add(onEvent);
@@ -93,6 +116,7 @@ export class EventJournal {
       severity,
     };
     this.#events.push(event);
+    this.day.add(event, event.atMs);
     if (!isLogged) {
       const fields = { subject: event.subject, change: event.text };
       this.#log.info(LINES[kind], { ...fields, effect: event.effect || undefined });
@@ -119,6 +143,7 @@ export class EventJournal {
     allowance.skipped = 0;
     allowance.severity = "info";
     const text = `${skipped} more events of this kind within ${SUM_MS / 1_000} s`;
+    this.day.add({ kind, subject: "several", severity }, this.#clock.now(), skipped);
     this.#add({ kind, subject: "several", text, severity });
   }
 }

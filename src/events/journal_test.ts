@@ -40,10 +40,14 @@ test("EventJournal keeps the last thousand, and continues the numbers of an earl
   }
   assert.equal(journal.events.length, EVENTS_LIMIT);
   assert.deepEqual([journal.events[0]?.seq, journal.lastSeq], [11, EVENTS_LIMIT + 10]);
-  const log = createLog({ clock, write: () => {}, holder: { level: "info" } });
-  const next = new EventJournal({ clock, log, earlier: journal.events });
+  const { journal: next } = rig();
   next.report(EVENT);
-  assert.deepEqual([next.events.length, next.lastSeq], [EVENTS_LIMIT, EVENTS_LIMIT + 11]);
+  next.restore({ events: journal.events, day: journal.day.stored(clock.now()) });
+  next.report(EVENT);
+  assert.deepEqual([next.events.length, next.lastSeq], [EVENTS_LIMIT, EVENTS_LIMIT + 12]);
+  assert.equal(next.earlierSeq, EVENTS_LIMIT + 10);
+  const [first] = next.events;
+  assert.equal(first?.seq, 13);
 });
 
 test("EventJournal sums up a burst of one kind, with the worst severity, and not the other kinds", async () => {

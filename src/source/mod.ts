@@ -17,6 +17,7 @@ export { collectorOf, OTLP_PROTOCOLS, parseShare, ZIPKIN_PATH } from "./parts/tr
 export * from "./parts/judge_credentials.ts";
 export type { SecretsReport } from "./shell/secrets_link.ts";
 export * from "./shell/source.ts";
-export { createStateFiles, type StateFileSystem } from "./state/state_files.ts";
+export { LatestWriter } from "./state/latest_writer.ts";
+export { createStateFiles, type StateFiles, type StateFileSystem } from "./state/state_files.ts";
 export * from "./state/store.ts";
 export type { StoredState } from "./state/stored_credentials.ts";

@@ -50,7 +50,7 @@ import { Successor } from "./successor.ts";
 import { spawnProcess } from "../workers/spawn_process.ts";
 import { createControl } from "./control.ts";
 import { createPeersLook } from "./peers.ts";
-import { EventJournal, firstSnapshotEvent, snapshotEvents } from "../../events/mod.ts";
+import { EventJournal, EventStore, firstSnapshotEvent, snapshotEvents } from "../../events/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { VERSION, versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "../workers/data_worker.ts";
@@ -111,12 +111,33 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
 
   const journal = new EventJournal({ clock, log });
   const { report } = journal;
+  const purpose = purposeOf(options, env);
+  const eventStore = options.stateDir === undefined ? undefined : new EventStore({
+    directory: options.stateDir,
+    name: nameOf(options),
+    purpose,
+    clock,
+    log,
+    journal,
+  });
+  let begun = false;
+  /** Once it is known that no other process of this proxy stores its events any more. */
+  const begin = async (how: string) => {
+    if (begun) return;
+    begun = true;
+    const earlier = await eventStore?.load();
+    const text = `${how}, version ${VERSION}${earlier?.text ?? ""}`;
+    const severity = earlier?.isCrash ? "warn" : "info";
+    report({ kind: "process", subject: nameOf(options), text, severity, isLogged: true });
+    // So that a crash is known as one.
+    void eventStore?.flush();
+  };
   let inForce: Snapshot | undefined;
   const notifier = new Notifier({ env: process.env, pid: process.pid, clock, log });
   const handover = standIn ? undefined : new Handover({
     clock,
     log,
-    purpose: purposeOf(options, env),
+    purpose,
     onFailedStart: (reason) => successor?.note(reason),
   });
   const successor: Successor | undefined = handover && new Successor({
@@ -129,6 +150,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     failureOf: (pid) => handover.failureOf(pid),
     reportFailure: (reason) => handover.reportFailedStart(reason),
   });
+  if (!handover?.hasPredecessor) await begin("started");
   let admin: Listening | undefined;
   /** Sockets of servers of the process before. */
   let inherited: InheritedSockets | undefined;
@@ -151,11 +173,13 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         ...hooks,
       }),
     ...(handover && { handover }),
-    serverSockets: () => [
-      ...admin ? socketsOf(admin) : [],
-      ...sinks?.sockets() ?? [],
-    ],
+    serverSockets() {
+      // The next process reads them when it takes over.
+      void eventStore?.flush();
+      return [...admin ? socketsOf(admin) : [], ...sinks?.sockets() ?? []];
+    },
     leaveServers() {
+      eventStore?.leave();
       admin?.leave();
       sinks?.leave();
     },
@@ -195,6 +219,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       });
     },
     async openAdmin(sockets) {
+      await begin(sockets ? "took over from the process before" : "started");
       inherited = sockets && new InheritedSockets(sockets, { held: false });
       if (bind.kind === "off") return undefined;
       const holderOf = (place: AdminAddress) => whoseAdmin(place, askAdmin);
@@ -324,7 +349,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     signals.off();
     await servers?.close();
     await sinks?.close();
-    await Promise.all([access.close(), spans.close()]);
+    await Promise.all([access.close(), spans.close(), eventStore?.close()]);
   }
 }
 
@@ -352,13 +377,19 @@ function socketsOf({ address, copies }: Listening): readonly ListeningSocket[] {
   return copies().map((fd) => ({ address: formatAddress(address), fd }));
 }
 
+/** The id that the proxy has, or will probably have, or its file. */
+function nameOf({ mode }: Pick<ProxyOptions, "mode">): string {
+  if (mode.kind === "config") return resolve(mode.file);
+  return mode.kind === "agent" ? usualIdOf(mode) : mode.proxyId;
+}
+
 /** The same for all processes that are this proxy, one after the other, and for no other. */
 function purposeOf(
   { mode, agentFlags, serversFlags }: ProxyOptions,
   env: Readonly<Record<string, string | undefined>>,
 ): string {
-  if (mode.kind === "config") return JSON.stringify(["config", resolve(mode.file)]);
-  const id = mode.kind === "agent" ? usualIdOf(mode) : mode.proxyId;
+  const id = nameOf({ mode });
+  if (mode.kind === "config") return JSON.stringify(["config", id]);
   const { namespace, partition } = agentFlags;
   const consul = serversFlags
     ? [serversFlags.servers, serversFlags.node]

@@ -12,7 +12,7 @@ import { messageOf, ProxyError } from "../../base/mod.ts";
 
 export interface StateFiles {
   /** `undefined`: there is no such file. */
-  read(directory: string, file: string): Promise<string | undefined>;
+  read(directory: string, file: string, limitBytes?: number): Promise<string | undefined>;
   /** Replaces `file` as a whole; the directory is made where it is missing. */
   write(directory: string, file: string, text: string): Promise<void>;
 }
@@ -34,15 +34,19 @@ const SIZE_LIMIT_BYTES = 64 * 1024 * 1024;
 export function createStateFiles(system: Partial<StateFileSystem> = {}): StateFiles {
   const fs = { ...SYSTEM, ...system };
   return {
-    read: (directory, file) => read(fs, directory, file),
+    read: (directory, file, limitBytes = SIZE_LIMIT_BYTES) =>
+      read(fs, { directory, file, limitBytes }),
     write: (directory, file, text) => write(fs, { directory, file, text }),
   };
 }
 
 async function read(
   fs: StateFileSystem,
-  directory: string,
-  file: string,
+  { directory, file, limitBytes }: {
+    readonly directory: string;
+    readonly file: string;
+    readonly limitBytes: number;
+  },
 ): Promise<string | undefined> {
   try {
     await checkDirectory(fs, directory);
@@ -54,7 +58,7 @@ async function read(
       throw refusal(`others may use it (mode ${octal}); it must be 0600`);
     }
     if (!isOurs(uid)) throw refusal("it belongs to another user");
-    if (size > SIZE_LIMIT_BYTES) throw refusal(`it has more than ${SIZE_LIMIT_BYTES} bytes`);
+    if (size > limitBytes) throw refusal(`it has more than ${limitBytes} bytes`);
     return await handle.readFile("utf8");
   } catch (error) {
     if (codeOf(error) === "ENOENT") return undefined;
@@ -107,7 +111,7 @@ function isOurs(uid: number): boolean {
 }
 
 function refusal(fact: string): ProxyError {
-  return new ProxyError("snapshot_invalid", `Cannot use the stored snapshot: ${fact}`);
+  return new ProxyError("snapshot_invalid", `Cannot use the stored state: ${fact}`);
 }
 
 function codeOf(error: unknown): unknown {

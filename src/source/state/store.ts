@@ -9,9 +9,10 @@
 
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { type Clock, type Log, messageOf, type Stats, type Timer } from "../../base/mod.ts";
+import { type Clock, type Log, messageOf, type Stats } from "../../base/mod.ts";
 import { judgePems } from "../parts/judge_credentials.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
+import { LatestWriter } from "./latest_writer.ts";
 import { createStateFiles, type StateFiles } from "./state_files.ts";
 import type { StoredState } from "./stored_credentials.ts";
 
@@ -40,28 +41,27 @@ export interface FileStoreOptions {
 
 /** Between two writes. */
 const WRITE_INTERVAL_MS = 1_000;
-/** After a failed one, when nothing new comes. */
-const RETRY_INTERVAL_MS = 30_000;
 
 export class FileStore implements SnapshotStore {
   readonly #options: FileStoreOptions;
   readonly #files: StateFiles;
   /** Files that were reported as unusable. */
   readonly #useless = new Set<string>();
-  #waiting: StoredState | undefined;
-  #writing: Promise<void> | undefined;
-  #timer: Timer | undefined;
-  #lastWriteMs = -Infinity;
+  readonly #writer: LatestWriter<StoredState>;
   #failure: string | undefined;
-  #closed = false;
 
   constructor(options: FileStoreOptions) {
     this.#options = options;
     this.#files = options.files ?? createStateFiles();
+    this.#writer = new LatestWriter({
+      clock: options.clock,
+      intervalMs: WRITE_INTERVAL_MS,
+      write: (state) => this.#write(state),
+    });
   }
 
   fileOf(proxyId: string): string {
-    return join(this.#options.directory, fileNameOf(proxyId));
+    return join(this.#options.directory, `${stateFileName(proxyId)}.json`);
   }
 
   async load(proxyId: string): Promise<StoredState | undefined> {
@@ -98,48 +98,15 @@ export class FileStore implements SnapshotStore {
   }
 
   save(state: StoredState): void {
-    if (this.#closed) return;
-    this.#waiting = state;
-    this.#schedule(this.#dueInMs);
+    this.#writer.save(state);
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    this.#timer?.cancel();
-    await this.#writing;
-    if (this.#waiting) await this.#write();
-  }
-
-  get #dueInMs(): number {
-    const sinceMs = this.#options.clock.monotonic() - this.#lastWriteMs;
-    return Math.max(0, WRITE_INTERVAL_MS - sinceMs);
-  }
-
-  #schedule(delayMs: number): void {
-    this.#timer?.cancel();
-    this.#timer = this.#options.clock.after(delayMs, () => {
-      this.#timer = undefined;
-      if (!this.#closed && !this.#writing) void this.#write();
-    });
-  }
-
-  #write(): Promise<void> {
-    const state = this.#waiting;
-    if (!state) return Promise.resolve();
-    this.#waiting = undefined;
-    this.#lastWriteMs = this.#options.clock.monotonic();
-    this.#writing = this.#writeNow(state).then((written) => {
-      this.#writing = undefined;
-      if (!written) this.#waiting ??= state;
-      if (this.#waiting && !this.#closed) {
-        this.#schedule(written ? this.#dueInMs : RETRY_INTERVAL_MS);
-      }
-    });
-    return this.#writing;
+  close(): Promise<void> {
+    return this.#writer.close();
   }
 
   /** Whether it is on the disk now. */
-  async #writeNow(state: StoredState): Promise<boolean> {
+  async #write(state: StoredState): Promise<boolean> {
     const { directory, clock, log, stats } = this.#options;
     const file = this.fileOf(state.snapshot.proxyId);
     try {
@@ -165,10 +132,10 @@ export class FileStore implements SnapshotStore {
   }
 }
 
-/** A safe name for every id, in which people recognise the proxy. */
-function fileNameOf(proxyId: string): string {
-  const digest = digestOf(proxyId).slice(0, 12);
-  return `${proxyId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 100)}-${digest}.json`;
+/** A safe name for every id, in which people recognise the proxy; `of` differs for each proxy. */
+export function stateFileName(proxyId: string, of = proxyId): string {
+  const digest = digestOf(of).slice(0, 12);
+  return `${proxyId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 100)}-${digest}`;
 }
 
 /**

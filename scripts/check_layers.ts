@@ -99,7 +99,7 @@ const NETWORK: Readonly<Record<string, readonly string[]>> = {
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   hono: ["admin", "dev"],
   // `plugin` lends it to plugins from files.
-  valibot: ["base", "consul", "secrets", "plugin", "source", "app"],
+  valibot: ["base", "consul", "secrets", "plugin", "source", "events", "app"],
   // `plugin` lends it to plugins from files.
   jose: ["plugin"],
   re2js: ["base", "admin"],

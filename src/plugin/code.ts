@@ -49,6 +49,14 @@ export function stopTimers(plugin: AnyPlugin): number {
   return timersOf.get(plugin)?.stop() ?? 0;
 }
 
+/** The same plugin under another name, with the timers of the original. */
+export function renamed(plugin: AnyPlugin, name: string): AnyPlugin {
+  const other: AnyPlugin = Object.create(plugin, { name: { value: name } });
+  const timers = timersOf.get(plugin);
+  if (timers) timersOf.set(other, timers);
+  return other;
+}
+
 /** Throws what the code throws, or a TypeError for an export that is no plugin. */
 export async function loadCode(
   part: Omit<PluginCodePart, "version">,

@@ -145,7 +145,7 @@ export class Generation {
   /** Whether the effect of the plugin on a request can be found without sending it. */
   isDry(name: string): boolean {
     const instance = this.#instances.find(({ place }) => place.definition.name === name);
-    return instance?.place.isBuiltIn === true && DRY_PLUGINS.has(name);
+    return DRY_PLUGINS.has(instance?.place.builtIn ?? "");
   }
 
   #plansOf(request: HttpRequest): RoutePlans | undefined {

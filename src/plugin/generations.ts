@@ -3,7 +3,7 @@
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
 import type { Callees } from "./callees.ts";
-import { loadCode, stopTimers } from "./code.ts";
+import { loadCode, renamed, stopTimers } from "./code.ts";
 import { faultOf } from "./source_positions.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import type { HostDeps } from "./host.ts";
@@ -85,9 +85,10 @@ export class Generations {
     { version: number, pluginCode, callees }: GenerationSource,
   ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async (use) => {
-      const { config, onFailure, isForAll = false, at, file } = use;
-      const definition = await definitionOf(use, { pluginCode, load: this.#load });
-      return { definition, config, isBuiltIn: !file, onFailure, isForAll, at };
+      const { as, config, onFailure, isForAll = false, at, file } = use;
+      const own = await definitionOf(use, { pluginCode, load: this.#load });
+      const definition = as === undefined ? own : renamed(own, as);
+      return { definition, config, ...(!file && { builtIn: own.name }), onFailure, isForAll, at };
     }));
     const lender = callees ? { ...this.#lender, callees } : this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });
@@ -144,7 +145,7 @@ function checkNames(all: PreparedGenerations["all"], { pluginCode }: GenerationS
       const other = paths.get(name) ?? path;
       paths.set(name, other);
       if (other === path) continue;
-      const reason = `${at}.use: ${path} calls itself ${name}, and so does ${other}`;
+      const reason = `${at}: ${path} has the name ${name}, and so has ${other}; write "as"`;
       throw new ProxyError("plugin_failed", reason);
     }
   }

@@ -49,15 +49,35 @@ test("Generations refuses two files whose plugins have one name, on any listener
   generations.publish(good);
   await assert.rejects(
     prepare({ inbound: useOf("a", "inbound"), db: useOf("b", "db") }),
-    /^ProxyError: db\.plugins\[0\]\.use: \/etc\/b\.ts calls itself shop, and so does \/etc\/a\.ts$/,
+    /^ProxyError: db\.plugins\[0\]: \/etc\/b\.ts has the name shop, and so has \/etc\/a\.ts; write "as"$/,
   );
   const builtIn = { plugin: "compression", config: {}, onFailure: "refuse", at: "x" } as const;
   await assert.rejects(
     prepare({ inbound: useOf("c", "inbound"), db: builtIn }),
-    /the executable calls itself compression, and so does \/etc\/c\.ts/,
+    /the executable has the name compression, and so has \/etc\/c\.ts/,
   );
   assert.deepEqual(generations.views().map(({ listener }) => listener), ["inbound", "db"]);
   await generations.close();
+});
+
+test("Generations has the same plugin twice under two names, and stops the timers of both", async () => {
+  const lender = { log: silentLog, stats: new Stats(), clock: new FakeClock(), random: () => 0 };
+  const generations = new Generations({ ...lender, shared: new SharedState() }, loadBuiltIn);
+  const pluginCode = { a: codeOf("/etc/a.ts", "shop", "setTimeout(() => {}, 1e8)") };
+  const inbound = useOf("a", "inbound");
+  const twice = (second: PluginUse): PluginsOf => {
+    const [[name, plugins] = assert.fail()] = wantedOf({ inbound });
+    return new Map([[name, { ...plugins, uses: [inbound, second] }]]);
+  };
+  await assert.rejects(
+    generations.prepare(twice(inbound), { version: 1, pluginCode }),
+    /shop is there already; write "as" for another name/,
+  );
+  const second = { ...inbound, as: "shop_again" };
+  generations.publish(await generations.prepare(twice(second), { version: 1, pluginCode }));
+  assert.deepEqual(generations.views().map(({ name }) => name), ["shop", "shop_again"]);
+  await generations.close();
+  assert.deepEqual(generations.views().map(({ failures }) => failures), [1, 1]);
 });
 
 test("Generations stops timers that a plugin from a file left running, and logs its name", async () => {

@@ -11,8 +11,8 @@ import { PluginHealth } from "./plugin_health.ts";
 export interface ListedPlugin {
   readonly definition: AnyPlugin;
   readonly config: unknown;
-  /** The plugin is part of the executable; default: false. */
-  readonly isBuiltIn?: boolean;
+  /** The plugin's own name, if it is part of the executable. */
+  readonly builtIn?: string;
   /** `skip`: a request continues without the plugin if it fails. */
   readonly onFailure: "refuse" | "skip";
   /** See `isForAll` of `PluginUse` in the snapshot; default: false. */
@@ -143,7 +143,9 @@ function checkPlaces(plugins: readonly ListedPlugin[]): void {
     const key = phase === "route" || phase === "retry" ? phase : name;
     const other = seen.get(key);
     if (other !== undefined) {
-      const what = key === name ? `${name} is there already` : `${other} is of phase ${phase}, too`;
+      const what = key === name
+        ? `${name} is there already; write "as" for another name`
+        : `${other} is of phase ${phase}, too`;
       throw new ProxyError("plugin_failed", `${at}: ${what}`);
     }
     seen.set(key, name);

@@ -110,6 +110,8 @@ export interface HttpRules {
 export interface PluginUse {
   /** As written in the configuration: the name of a built-in plugin, or a path. */
   readonly plugin: string;
+  /** Its name on this listener; absent: the plugin's own. */
+  readonly as?: string;
   /** The code to run, where {@link plugin} is a path. */
   readonly file?: PluginFile;
   /** As written in the configuration; the plugin validates it. */

@@ -64,7 +64,7 @@ function usesOf(
   ) => [configs, ...splits.map(({ configs }) => configs)]);
   const wanted = new Set(all.flatMap((configs) => Object.keys(configs)));
   if (routes.length > 1) wanted.add(ROUTE_MATCH);
-  for (const { plugin } of listed) wanted.delete(plugin);
+  for (const { plugin, as = plugin } of listed) wanted.delete(as);
   const added = [...wanted].sort().map((plugin) => ({
     plugin,
     config: {},

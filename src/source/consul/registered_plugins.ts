@@ -212,8 +212,8 @@ export function joinPlugins(
   earlier: readonly PluginUse[],
   later: readonly PluginUse[],
 ): readonly PluginUse[] {
-  const names = new Set(later.map(({ plugin }) => plugin));
-  return [...earlier.filter(({ plugin }) => !names.has(plugin)), ...later];
+  const names = new Set(later.map(({ plugin, as = plugin }) => as));
+  return [...earlier.filter(({ plugin, as = plugin }) => !names.has(as)), ...later];
 }
 
 /** Names the part that the listener waits for. */

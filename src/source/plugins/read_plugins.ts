@@ -3,7 +3,7 @@
 import { isAbsolute, resolve } from "node:path";
 import * as v from "valibot";
 import { messageOf } from "../../base/mod.ts";
-import { whyNoImport } from "../../plugin/mod.ts";
+import { whyNoImport, whyNoPluginName } from "../../plugin/mod.ts";
 import { type ConfigPath, object, type Problem, text } from "../../base/schema.ts";
 import {
   type Content,
@@ -20,11 +20,14 @@ import { bundle, type Bundled, sha256 } from "./bundle.ts";
 const MAX_PLUGINS = 64;
 const OF_A_FILE = 'belongs to a plugin from a file, whose "use" has a slash or ends in .ts or .js';
 
+const NO_NAME = `is no name: ${whyNoPluginName("")}`;
+
 /** Plugins of a listener. Each checks its configuration when it is loaded. */
 export const PLUGINS = v.optional(v.pipe(
   v.array(v.pipe(
     object({
       use: text(),
+      as: v.optional(v.pipe(text(), v.check((name) => !whyNoPluginName(name), NO_NAME))),
       sha256: v.optional(v.pipe(
         text(),
         v.toLowerCase(),
@@ -57,8 +60,9 @@ export function pluginUses(
   at: string,
   isForAll = false,
 ): readonly PluginUse[] {
-  return (list ?? []).map(({ use, file, config, onFailure }, index) => ({
+  return (list ?? []).map(({ use, as, file, config, onFailure }, index) => ({
     plugin: use,
+    ...(as !== undefined && { as }),
     ...(file && { file }),
     config,
     onFailure,

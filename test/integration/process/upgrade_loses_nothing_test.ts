@@ -35,6 +35,12 @@ test("the next process takes over under load, with other numbers of workers, als
     await using next = runPostern(argsOf(1));
     next.expectEnd();
     assert.deepEqual(await next.process.waitExit(TIMEOUT), { code: 1, signal: null });
+    const { host, port } = mesh.admin;
+    await using upgrade = runPostern(["upgrade", "-admin", `${host}:${port}`]);
+    upgrade.expectEnd();
+    assert.deepEqual(await upgrade.process.waitExit(TIMEOUT), { code: 1, signal: null });
+    const reason = "this runtime cannot hand sockets over; only the executable on Linux can";
+    assert.match(upgrade.output, new RegExp(`which goes on serving: ${reason}`));
     return assert.equal(await mesh.readyStatus(), 200);
   }
   const load = new Load(mesh.upstream, { longLived: 0, shortLived: 8, pauseMs: 0 });

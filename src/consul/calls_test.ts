@@ -162,7 +162,7 @@ test("findProxy() lists the registered proxies where the given id is unknown", a
   );
 });
 
-test("missingRights() names each missing right, its resource and its purpose", async () => {
+test("checkRights() names each missing right, its resource and its purpose", async () => {
   const allowed = (right: { Resource: string; Segment: string }) =>
     right.Resource === "service" && right.Segment !== "cache";
   await using client = await AgentClient.start((asked) => ({
@@ -170,8 +170,9 @@ test("missingRights() names each missing right, its resource and its purpose", a
       .map((right) => ({ ...right, Allow: allowed(right) })),
   }));
   const registration = readRegistration(fixture("agent_service_merged"), "web-1-sidecar-proxy");
-  const missing = await client.agent.missingRights(registration);
-  assert.deepEqual(missing, [
+  const check = await client.agent.checkRights(registration);
+  assert.ok(check.kind === "checked");
+  assert.deepEqual(check.missing, [
     {
       right: "service:read",
       on: "cache",
@@ -194,23 +195,28 @@ test("missingRights() names each missing right, its resource and its purpose", a
 });
 
 for (
-  const [name, answer, result] of [
-    ["does not exist", { status: 404, text: "" }, "agent_not_found"],
-    ["is refused", { status: 403, text: "Permission denied" }, "agent_forbidden"],
-    ["fails because ACLs are disabled", { status: 401, text: "ACL support disabled" }, "ok"],
-    ["fails with another 401", { status: 401, text: "who are you" }, "agent_failed"],
+  const [name, answer, result, kind] of [
+    ["does not exist", { status: 404, text: "" }, "agent_not_found", "unknown"],
+    ["is refused", { status: 403, text: "Permission denied" }, "agent_forbidden", "unknown"],
+    [
+      "fails because ACLs are disabled",
+      { status: 401, text: "ACL support disabled" },
+      "ok",
+      "acls_off",
+    ],
+    ["fails with another 401", { status: 401, text: "who are you" }, "agent_failed", "unknown"],
     // The fault is the agent's, so the request counts as ok.
-    ["gets an unreadable reply", { json: { a: 1 } }, "ok"],
+    ["gets an unreadable reply", { json: { a: 1 } }, "ok", "unknown"],
   ] as const
 ) {
-  test(`missingRights() reports no right where the call ${name}, and counts ${result}`, async () => {
+  test(`checkRights() answers ${kind} where the call ${name}, and counts ${result}`, async () => {
     let active = 0;
     await using client = await AgentClient.start(() => {
       active = client.count("agent_requests_active", {});
       return answer;
     });
     const registration = readRegistration(fixture("agent_service"), "web-1-sidecar-proxy");
-    assert.deepEqual(await client.agent.missingRights(registration), []);
+    assert.equal((await client.agent.checkRights(registration)).kind, kind);
     assert.equal(client.count("agent_requests_total", { resource: "preflight", result }), 1);
     assert.deepEqual([active, client.count("agent_requests_active", {})], [1, 0]);
   });

@@ -9,7 +9,7 @@ import type { AgentOptions } from "./http/options.ts";
 import { TokenSource } from "./http/token.ts";
 import { createAgentCarrier } from "./http/transport.ts";
 import type { CommonDeps, Consul } from "./model/consul.ts";
-import { missingRights } from "./preflight.ts";
+import { checkRights } from "./preflight.ts";
 import { keepRegistered } from "./register.ts";
 import { askFailingChecks, askNode } from "./replies/catalog_reads.ts";
 import { judgeCluster, leafQuestion, rootsQuestion } from "./replies/certificates.ts";
@@ -81,8 +81,7 @@ export function createAgent(options: AgentOptions, deps: ConsulDeps): Required<C
     findSidecar: (serviceId) => watches.call(() => findSidecar(client, serviceId)),
     findProxy: (proxyId) => watches.call(() => findProxy(client, proxyId)),
     findGateway: (service) => watches.call(() => findGateway(client, service)),
-    missingRights: (registration) =>
-      watches.call(() => missingRights(client, registration, { log })),
+    checkRights: (registration) => watches.call(() => checkRights(client, registration, { log })),
     authorize(request, { timeoutMs }) {
       // The wait for a lane counts, too: a connection waits for the verdict.
       const deadline = new AbortController();

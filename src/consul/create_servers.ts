@@ -6,7 +6,7 @@ import { RegistrationWatch } from "./follow_registration.ts";
 import { ClusterPin } from "./http/cluster.ts";
 import { TokenSource } from "./http/token.ts";
 import type { Consul } from "./model/consul.ts";
-import { missingRights } from "./preflight.ts";
+import { checkRights } from "./preflight.ts";
 import { askFailingChecks } from "./replies/catalog_reads.ts";
 import { RunningWatches } from "./running_watches.ts";
 import { agreedPolicyQuestion } from "./servers/catalog/agreed_policy.ts";
@@ -89,8 +89,8 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
     findSidecar: (serviceId) => watches.call(() => findSidecar(catalog, serviceId)),
     findProxy: (proxyId) => watches.call(() => findProxy(catalog, proxyId)),
     findGateway: (service) => watches.call(() => findGateway(catalog, service)),
-    missingRights: (registration) =>
-      watches.call(() => missingRights(client, registration, { log, node: options.node })),
+    checkRights: (registration) =>
+      watches.call(() => checkRights(client, registration, { log, node: options.node })),
     authorize: () =>
       Promise.reject(new ProxyError("internal", "servers are not asked about connections")),
     keepRegistered: (request, signals) =>

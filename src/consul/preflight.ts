@@ -9,7 +9,7 @@
 import * as v from "valibot";
 import { type Log, messageOf, ProxyError } from "../base/mod.ts";
 import type { Client } from "./http/client.ts";
-import type { MissingRight } from "./model/consul.ts";
+import type { MissingRight, RightsCheck } from "./model/consul.ts";
 import type { Registration } from "./model/values.ts";
 import { object, readReply, text } from "./replies/schema.ts";
 
@@ -70,11 +70,11 @@ export function readMissing(json: unknown, needs: readonly Need[]): readonly Mis
     }));
 }
 
-export async function missingRights(
+export async function checkRights(
   client: Client,
   registration: Registration,
   { log, node }: { readonly log: Log; readonly node?: string },
-): Promise<readonly MissingRight[]> {
+): Promise<RightsCheck> {
   const needs = rightsFor(registration, node);
   try {
     const reply = await client.call({
@@ -91,13 +91,15 @@ export async function missingRights(
       timeoutMs: TIMEOUT_MS,
       aclsOffIsAnswer: true,
     });
-    // Without ACLs every caller may do everything.
-    return reply.json === null ? [] : readMissing(reply.json, needs);
+    return reply.json === null
+      ? { kind: "acls_off" }
+      : { kind: "checked", missing: readMissing(reply.json, needs) };
   } catch (error) {
     const code = error instanceof ProxyError ? error.code : "internal";
     if (code === "agent_unreachable" || code === "closed") throw error;
     // The call is undocumented and may be gone or barred; the watches then name the missing rights.
-    log.debug("the token's rights cannot be checked beforehand", { error: messageOf(error) });
-    return [];
+    const reason = messageOf(error);
+    log.debug("the token's rights cannot be checked beforehand", { error: reason });
+    return { kind: "unknown", reason };
   }
 }

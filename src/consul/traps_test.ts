@@ -117,8 +117,9 @@ test("trap 4: service:write is reported as missing although the agent returned a
   client.agent.watchRegistration("web-1-sidecar-proxy", registration);
   await eventually(() => leaf.values.length + registration.values.length === 2, "both");
   assert.ok(registration.last);
-  const missing = await client.agent.missingRights(registration.last);
-  assert.deepEqual(missing.map(({ right, on }) => [right, on]), [["service:write", "web"]]);
+  const check = await client.agent.checkRights(registration.last);
+  assert.ok(check.kind === "checked");
+  assert.deepEqual(check.missing.map(({ right, on }) => [right, on]), [["service:write", "web"]]);
 });
 
 test("trap 5: an empty list from a long poll is read again without index", async () => {

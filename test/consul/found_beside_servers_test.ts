@@ -36,7 +36,7 @@ test("a proxy is found on its node, and a token without the right gets an error"
     failsWith("agent_not_found", /No proxy is registered as no"pe .*there: web-1-sidecar-proxy$/),
   );
   const registration = await registrationOf(agent, proxyId);
-  assert.deepEqual(await agent.missingRights(registration), []);
+  assert.deepEqual(await agent.checkRights(registration), { kind: "checked", missing: [] });
   agent.close();
 
   const blind = serversOf(cluster, { node, token: await cluster.tokenWithRules(SERVICES) });
@@ -44,8 +44,9 @@ test("a proxy is found on its node, and a token without the right gets an error"
   await assert.rejects(blind.findProxy(proxyId), lacking);
   await assert.rejects(blind.findSidecar(id), lacking);
   await assert.rejects(blind.findProxy("nope"), failsWith("agent_not_found", /registered as nope/));
-  const missing = await blind.missingRights(registration);
-  assert.deepEqual(missing.map(({ right, on }) => [right, on]), [
+  const check = await blind.checkRights(registration);
+  assert.ok(check.kind === "checked");
+  assert.deepEqual(check.missing.map(({ right, on }) => [right, on]), [
     ["node:read", node],
     ["node:read", "any node"],
   ]);

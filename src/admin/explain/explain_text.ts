@@ -237,14 +237,22 @@ function endpointRow(
   return [address, id, `weight ${weight}`, open, notes.filter((note) => note !== "").join(", ")];
 }
 
-function timeoutRows(
-  { protocol, requestTimeoutMs, idleTimeoutMs, plugins }: ExplanationView,
-): Rows {
+/** Plugins that change no timeout, or whose timeouts are known. */
+const KEEPS_TIMEOUTS: ReadonlySet<string> = new Set(["timeout", "retry"]);
+
+function timeoutRows(shown: ExplanationView): Rows {
+  const { protocol, plugins, splits } = shown;
   if (protocol === null) return [];
-  const idle = `idle ${timeOf(idleTimeoutMs)}`;
-  if (protocol === "tcp") return [[idle]];
-  const unless = plugins.length > 0 ? ", unless a plugin sets others" : "";
-  return [[`request ${timeOf(requestTimeoutMs)}, ${idle}${unless}`]];
+  const unless = plugins.every(({ name }) => KEEPS_TIMEOUTS.has(name))
+    ? ""
+    : ", unless a plugin sets others";
+  const textOf = (times: Pick<ExplainedSplit, "requestTimeoutMs" | "idleTimeoutMs">) => {
+    const idle = `idle ${timeOf(times.idleTimeoutMs)}`;
+    return protocol === "tcp" ? idle : `request ${timeOf(times.requestTimeoutMs)}, ${idle}`;
+  };
+  const texts = new Set((splits.length > 0 ? splits : [shown]).map(textOf));
+  if (texts.size === 1) return [...texts].map((text) => [text + unless]);
+  return splits.map((split) => [`${percent(split.chance)}: ${textOf(split)}${unless}`]);
 }
 
 /** Connections without a request are kept for the next one. */
@@ -254,7 +262,7 @@ function limitRows(limits: ExplanationView["limits"]): Rows {
   const areIdle = requests?.taken === 0 && connections.taken > 0;
   return Object.entries(limits).flatMap(([name, places]) => {
     if (!places) return [];
-    const kept = areIdle && name === "connections" ? ", kept idle" : "";
+    const kept = areIdle && name === "connections" ? " open, idle until the next requests" : "";
     return [[name, `${places.taken} of ${places.limit}${kept}`]];
   });
 }

@@ -1,5 +1,6 @@
 /** `/explain`: one answer of all data paths about a request, without anything secret. @module */
 
+import * as v from "valibot";
 import {
   type ExplainResult,
   type Explanation,
@@ -52,6 +53,7 @@ export async function mergeExplained(
     const { head: _head, ...facts } = split;
     return {
       ...facts,
+      ...timeoutsOf(first.explanation, split),
       plugins: Object.fromEntries(
         Object.entries(split.plugins).map(([name, config]) => [name, shownConfig(name, config)]),
       ),
@@ -78,6 +80,27 @@ export async function mergeExplained(
     splits: shown,
     refusing: ask.refusing(first.explanation.upstream),
     next: nextCommands(shown, ask.ownUri),
+  };
+}
+
+const Timeouts = v.object({
+  requestTimeoutMs: v.optional(v.number()),
+  idleTimeoutMs: v.optional(v.number()),
+});
+
+/** Those of the split, the route, the plugin or the listener, in this order. */
+function timeoutsOf(
+  { requestTimeoutMs, idleTimeoutMs, plugins }: Explanation,
+  split: SplitView,
+): Pick<ExplainedSplit, "requestTimeoutMs" | "idleTimeoutMs"> {
+  const plugin = plugins.find(({ name }) => name === "timeout");
+  const settings = [split.plugins["timeout"] ?? plugin?.routeConfig, plugin?.config]
+    .flatMap((config) => v.is(Timeouts, config) ? [config] : []);
+  const of = (name: "requestTimeoutMs" | "idleTimeoutMs") =>
+    settings.find((config) => config[name] !== undefined)?.[name];
+  return {
+    requestTimeoutMs: of("requestTimeoutMs") ?? requestTimeoutMs,
+    idleTimeoutMs: of("idleTimeoutMs") ?? idleTimeoutMs,
   };
 }
 

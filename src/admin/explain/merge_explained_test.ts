@@ -93,6 +93,48 @@ not known    header_rules: may answer.
   );
 });
 
+for (
+  const [name, config, routeConfig, ofSplits, want] of [
+    ["of the listener", {}, undefined, [undefined], ["request 15s, idle none"]],
+    ["of the plugin", { requestTimeoutMs: 4_000 }, undefined, [undefined], [
+      "request 4s, idle none",
+    ]],
+    ["of the route", { requestTimeoutMs: 4_000 }, { requestTimeoutMs: 2_000 }, [undefined], [
+      "request 2s, idle none",
+    ]],
+    ["that a route removes", { requestTimeoutMs: 4_000 }, { requestTimeoutMs: 0 }, [undefined], [
+      "request none, idle none",
+    ]],
+    ["of a split", {}, { requestTimeoutMs: 2_000 }, [undefined, { idleTimeoutMs: 500 }], [
+      "50 %: request 2s, idle none",
+      "50 %: request 15s, idle 500 ms",
+    ]],
+  ] as const
+) {
+  test(`explainText() shows the timeout ${name}`, async () => {
+    const [one] = [explainedBy(0)];
+    assert.ok(one?.kind === "answer");
+    const [split] = one.explanation.splits;
+    const plugin = { phase: "filter", onFailure: "refuse", isBroken: false } as const;
+    assert.ok(split);
+    const explanation: Explanation = {
+      ...one.explanation,
+      plugins: [{ ...plugin, name: "timeout", config, routeConfig }],
+      splits: ofSplits.map((timeout) => ({
+        ...split,
+        chance: 1 / ofSplits.length,
+        plugins: timeout ? { timeout } : {},
+      })),
+    };
+    const text = explainText(await merged([{ ...one, explanation }]), AT);
+    assert.deepEqual(
+      /^timeouts +(.*(?:\n {13}.*)*)$/m.exec(text)?.[1]?.split(/\n +/),
+      want,
+      text,
+    );
+  });
+}
+
 test("explainText() names the permission that decides and the unmet match of the others", async () => {
   const shown: ExplanationView = {
     ...await merged([explainedBy(0)]),

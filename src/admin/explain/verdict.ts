@@ -182,6 +182,9 @@ export interface ExplanationView extends Omit<Explanation, "splits" | "protocol"
 }
 
 export interface ExplainedSplit extends Omit<SplitView, "targets" | "head"> {
+  /** In force for its requests; 0: none. */
+  readonly requestTimeoutMs: number;
+  readonly idleTimeoutMs: number;
   readonly targets: readonly ExplainedTarget[];
 }
 

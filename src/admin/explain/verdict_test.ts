@@ -56,6 +56,8 @@ function split(
     balancing: { kind: "round_robin" },
     hashedBy: [],
     plugins: {},
+    requestTimeoutMs: 0,
+    idleTimeoutMs: 0,
     lack: "",
     targets: targets.map((instances) => ({
       target: "db",
@@ -195,6 +197,8 @@ function splitTo(
     balancing: { kind: "round_robin" },
     hashedBy: [],
     plugins: {},
+    requestTimeoutMs: 0,
+    idleTimeoutMs: 0,
     lack: "",
     targets: [{
       target: "db",

@@ -7,6 +7,7 @@ import {
   type ValidationPart,
 } from "../../snapshot/mod.ts";
 import type { AdminView } from "../view.ts";
+import { renewalByConsul, renewalOfSecret } from "./renewal.ts";
 import {
   type CertificateFacts,
   dateText,
@@ -39,6 +40,8 @@ interface Origin {
 /** A chain that this proxy shows, or the CAs that it accepts. */
 interface SecretInUse {
   readonly kind: "ca_cert" | "cert_chain";
+  /** Of its status. */
+  readonly key: string;
   readonly origin: Origin;
   readonly users: readonly CredentialsUser[] | undefined;
   readonly bundles: readonly Bundle[];
@@ -66,29 +69,38 @@ export function certsShown(view: AdminView): CertsPage {
   const [leaf, ...chain] = mesh ? read(leafOf(mesh)) : [];
   const roots = mesh ? rootsOf(mesh).flatMap(read) : [];
   const secrets = snapshot ? secretsInUse(view, snapshot) : [];
-  const certificates = secrets.map(({ kind, origin: { name, source }, users = [], bundles }) => {
-    const usersOf = (wanted: CredentialsUser["kind"]) =>
-      users.filter((user) => user.kind === wanted).map(({ id }) => id);
-    const isAgentLeaf = kind === "cert_chain" && source === "consul";
-    const nearExpiry = isAgentLeaf ? NEAR_EXPIRY_OF_AGENT_LEAF : undefined;
-    const details = bundles.flatMap((bundle) =>
-      read(bundle).map((facts) => ({
-        path: source.startsWith("file /") ? source.slice("file ".length) : "<inline>",
-        ...detailsOf(facts, nowMs),
-        near_expiry: isNearExpiry(facts, nowMs, nearExpiry),
-        ...(bundle.trustDomain !== undefined && { trust_domain: bundle.trustDomain }),
-      }))
-    );
-    return {
-      name,
-      source,
-      listeners: usersOf("listener"),
-      upstreams: usersOf("upstream"),
-      ca_cert: [],
-      cert_chain: [],
-      [kind]: details,
-    };
-  });
+  const { statuses } = view.secretsReport();
+  const certificates = secrets.map(
+    ({ kind, key, origin: { name, source }, users = [], bundles }) => {
+      const usersOf = (wanted: CredentialsUser["kind"]) =>
+        users.filter((user) => user.kind === wanted).map(({ id }) => id);
+      const isAgentLeaf = kind === "cert_chain" && source === "consul";
+      const nearExpiry = isAgentLeaf ? NEAR_EXPIRY_OF_AGENT_LEAF : undefined;
+      const details = bundles.flatMap((bundle) =>
+        read(bundle).map((facts) => ({
+          path: source.startsWith("file /") ? source.slice("file ".length) : "<inline>",
+          ...detailsOf(facts, nowMs),
+          near_expiry: isNearExpiry(facts, nowMs, nearExpiry),
+          ...(bundle.trustDomain !== undefined && { trust_domain: bundle.trustDomain }),
+        }))
+      );
+      const renewal = kind === "ca_cert"
+        ? undefined
+        : isAgentLeaf && mesh
+        ? renewalByConsul(view, mesh)
+        : renewalOfSecret(statuses.find((one) => one.key === key));
+      return {
+        name,
+        source,
+        ...renewal && { renewal },
+        listeners: usersOf("listener"),
+        upstreams: usersOf("upstream"),
+        ca_cert: [],
+        cert_chain: [],
+        [kind]: details,
+      };
+    },
+  );
   return {
     uri: mesh?.uri ?? "",
     trustDomains: mesh?.trustDomains ?? [],
@@ -149,14 +161,17 @@ function secretsInUse(view: AdminView, snapshot: Snapshot): readonly SecretInUse
   const secrets: SecretInUse[] = [];
   const addChain = (key: string, origin: Origin, bundle: Bundle) => {
     const users = uses.certificates.get(key);
-    secrets.push({ kind: "cert_chain", origin, users, bundles: [bundle] });
+    secrets.push({ kind: "cert_chain", key, origin, users, bundles: [bundle] });
   };
   const addRoots = (key: string, origin: Origin, bundles: readonly Bundle[]) => {
-    secrets.push({ kind: "ca_cert", origin, users: uses.validations.get(key), bundles });
+    secrets.push({ kind: "ca_cert", key, origin, users: uses.validations.get(key), bundles });
   };
   if (mesh) {
     const origins = meshOrigins(view, snapshot);
-    addChain(MESH_KEY, origins.leaf, leafOf(mesh));
+    const users = uses.certificates.get(MESH_KEY);
+    const { key } = origins.leaf;
+    const bundles = [leafOf(mesh)];
+    secrets.push({ kind: "cert_chain", key, origin: origins.leaf, users, bundles });
     addRoots(MESH_KEY, origins.roots, rootsOf(mesh));
   }
   for (const [key, part] of Object.entries(certificates)) {
@@ -170,9 +185,10 @@ function secretsInUse(view: AdminView, snapshot: Snapshot): readonly SecretInUse
 function meshOrigins(
   view: AdminView,
   { credentials, validations }: Snapshot,
-): { readonly leaf: Origin; readonly roots: Origin } {
+): { readonly leaf: Origin & { readonly key: string }; readonly roots: Origin } {
   if (view.source()?.kind !== "file") {
-    return { leaf: { name: "leaf", source: "consul" }, roots: { name: "roots", source: "consul" } };
+    const roots = { name: "roots", source: "consul" };
+    return { leaf: { key: MESH_KEY, name: "leaf", source: "consul" }, roots };
   }
   const { statuses } = view.secretsReport();
   const leaf = statuses.find(({ certificate }) => certificate?.serial === credentials?.serial);
@@ -180,7 +196,7 @@ function meshOrigins(
     type === "validation" && !Object.hasOwn(validations, key)
   );
   return {
-    leaf: leaf ?? { name: "leaf", source: "file" },
+    leaf: leaf ?? { key: MESH_KEY, name: "leaf", source: "file" },
     roots: roots ?? { name: "roots", source: "file" },
   };
 }

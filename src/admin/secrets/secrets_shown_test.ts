@@ -96,6 +96,38 @@ test("admin /certs shows an agent's leaf as near expiry in the last twelfth of i
   assert.equal(await isNear(), true);
 });
 
+test("admin /certs says what renews each certificate, when, and whether that would work", async () => {
+  const { view, json } = admin();
+  const source = view.source() ?? assert.fail();
+  const watch = { name: "leaf web", mode: "long", failures: 0, lastError: undefined } as const;
+  const lastSuccessMs = view.clock.monotonic();
+  await view.clock.advance(3_000);
+  const renewals = async () => {
+    const { certificates } = await json("/certs");
+    return certificates.map(({ renewal }: { renewal?: { text: string } }) => renewal?.text);
+  };
+  const { notBeforeMs, notAfterMs } = view.snapshot()?.credentials ?? assert.fail();
+  const at = (share: number) =>
+    new Date(notBeforeMs + share * (notAfterMs - notBeforeMs)).toISOString().slice(0, 16);
+  const due = `due ${at(0.6)}Z to ${at(0.9)}Z`;
+  view.source = () => ({ ...source, watches: [{ ...watch, lastSuccessMs }] });
+  const [leaf, roots, file, sds] = await renewals();
+  assert.equal(leaf, `renewed by the agent's watch, last answer 3s ago, ${due}`);
+  assert.equal(roots, undefined);
+  assert.match(file ?? "", new RegExp(`^renewed by the watch of file ${WEB_FILE}, `));
+  assert.match(sds ?? "", /^renewed by the stream of sds sds_cluster, /);
+
+  const lastError = "Permission denied";
+  const failing = { ...watch, lastSuccessMs: undefined, failures: 2, lastError };
+  view.source = () => ({ ...source, watches: [failing] });
+  const [broken] = (await json("/certs")).certificates;
+  assert.equal(broken.renewal.works, false);
+  assert.equal(
+    broken.renewal.text,
+    `renewed by the agent's watch, no answer yet, ${due}, it fails: ${lastError}`,
+  );
+});
+
 test("admin /certs names the files of a configuration without an agent", async () => {
   const { view, json } = admin();
   const { credentials } = view.snapshot() ?? {};

@@ -202,7 +202,12 @@ function parseCheck(argv: readonly string[], env: Env): Command {
   if (flags.helpWanted) return { kind: "help", topic: "check" };
   if (flags.on("online")) return { kind: "doctor", options: readDoctor(argv, parse) };
   for (const name of ["json", "no-color"]) {
-    if (flags.given(name)) throw usage(`Cannot use -${name} without -online`);
+    if (flags.given(name)) {
+      throw usage(
+        `Cannot use -${name} without -online: check prints lines for people; with -online it asks ` +
+          "Consul as postern doctor does, and has JSON and colours",
+      );
+    }
   }
   return { kind: "check", options: readProxyOptions(flags) };
 }

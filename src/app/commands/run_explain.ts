@@ -4,10 +4,12 @@ import process from "node:process";
 import { type AdminAddress, type AskAdmin, askAdmin, EXIT_CODE_HEADER } from "../../admin/mod.ts";
 import { ERROR_CAUSES } from "../../base/error_causes.ts";
 import {
+  ERROR_CODES,
   type ErrorCode,
   escapeUnseen,
   formatAddress,
   messageOf,
+  nearest,
   originOf,
   printable,
   ProxyError,
@@ -54,10 +56,20 @@ export async function runExplain(options: ExplainOptions): Promise<number> {
     process.stdout.write(text);
     return exitCode;
   } catch (error) {
-    const lines = messageOf(error).split("\n").map(printable);
+    const lines = `${messageOf(error)}${codeHint(options.upstream)}`.split("\n").map(printable);
     process.stderr.write(`postern: ${lines.join("\n")}\n`);
     return NO_ANSWER;
   }
+}
+
+/** For what looks like a code; codes have underscores, which names of services rarely have. */
+export function codeHint(word: string | undefined): string {
+  if (word === undefined || !/^[a-z]+(?:_[a-z]+)+$/i.test(word)) return "";
+  const near = nearest(word, ERROR_CODES);
+  const text = near === undefined
+    ? "docs/codes.md lists them"
+    : `did you mean "postern explain ${near}"?`;
+  return `\n"${word}" is no code, either: ${text}`;
 }
 
 /** Writes cause and cure of an error code. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AskAdmin } from "../../admin/mod.ts";
-import { explained, type ExplainOptions } from "./run_explain.ts";
+import { codeHint, explained, type ExplainOptions } from "./run_explain.ts";
 
 const AT = { kind: "tcp", host: "127.0.0.1", port: 19_001 } as const;
 const OPTIONS: ExplainOptions = {
@@ -139,6 +139,17 @@ test("explained() lists two proxies of one id by their admin servers, and says w
     message: /^Cannot ask the proxy that is meant: no admin server answers on ports 19000 to 19100/,
   });
 });
+
+for (
+  const [word, want] of [
+    ["endpoint_refusd", /^\n"endpoint_refusd" is no code, .*"postern explain endpoint_refused"\?$/],
+    ["quite_another_word_altogether", /docs\/codes\.md lists them$/],
+    ["db", /^$/],
+    [undefined, /^$/],
+  ] as const
+) {
+  test(`codeHint() of ${word}`, () => assert.match(codeHint(word), want));
+}
 
 test("explained() escapes control characters of the answer", async () => {
   const { ask } = admin(200, "a\x1b[2J\n");

@@ -249,7 +249,8 @@ async function reportMissingRights(
     const registration = source.kind === "static"
       ? source.registration
       : await firstRegistration(agent, source.proxyId);
-    for (const { right, on, neededFor } of await agent.missingRights(registration)) {
+    const check = await agent.checkRights(registration);
+    for (const { right, on, neededFor } of check.kind === "checked" ? check.missing : []) {
       log.error("the token lacks a right", { right, on, needed_for: neededFor });
     }
   } catch (error) {

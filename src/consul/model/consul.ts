@@ -110,6 +110,16 @@ export interface InstanceProtocol {
   readonly protocol: string;
 }
 
+export type RightsCheck =
+  | {
+    readonly kind: "checked";
+    /** Empty: it may do everything. */
+    readonly missing: readonly MissingRight[];
+  }
+  /** Every caller may do everything. */
+  | { readonly kind: "acls_off" }
+  | { readonly kind: "unknown"; readonly reason: string };
+
 /** A right that the token lacks: `service:write` on `web`. */
 export interface MissingRight {
   readonly right: string;
@@ -163,8 +173,8 @@ export interface Consul {
   findProxy(proxyId: string): Promise<string>;
   /** The one ingress gateway here, of that name where one is given; fails like the above. */
   findGateway(service: string): Promise<string>;
-  /** Rights that the token lacks for running `registration`. */
-  missingRights(registration: Registration): Promise<readonly MissingRight[]>;
+  /** Whether the token may do what running `registration` takes. */
+  checkRights(registration: Registration): Promise<RightsCheck>;
   /** The agent's own verdict on one connection, bounded by `timeoutMs`; any failure rejects. */
   authorize(
     request: { readonly target: string; readonly uri: string; readonly serial: string },

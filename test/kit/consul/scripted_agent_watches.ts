@@ -18,12 +18,12 @@ import type {
   JwtProvider,
   Leaf,
   Mesh,
-  MissingRight,
   QueryRequest,
   QueryResult,
   RegisterRequest,
   RegisterSignals,
   Registration,
+  RightsCheck,
   Roots,
   WatchHandle,
   WatchSink,
@@ -187,8 +187,8 @@ export class ScriptedAgent implements Consul {
     return Promise.resolve(service);
   }
 
-  missingRights(): Promise<readonly MissingRight[]> {
-    return Promise.resolve([]);
+  checkRights(): Promise<RightsCheck> {
+    return Promise.resolve({ kind: "checked", missing: [] });
   }
 
   authorize(): Promise<{ readonly allowed: boolean; readonly reason: string }> {

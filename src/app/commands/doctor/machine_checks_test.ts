@@ -14,6 +14,7 @@ import {
   checkIntentions,
   checkPorts,
 } from "./machine_checks.ts";
+import { checkRenewal, checkRunning, type ExaminedProxy } from "./running_proxy.ts";
 
 const NOW_MS = Date.parse("2026-11-27T12:00:00Z");
 const HTTP_DATE = "Fri, 27 Nov 2026 12:00:00 GMT";
@@ -162,4 +163,44 @@ test("doctorLines() lists failures first, each with reason and fix", () => {
   ]);
   assert.equal(doctorExitCode(report), 1);
   assert.equal(doctorExitCode({ proxy: "web", findings: findings.slice(0, 2) }), 0);
+});
+
+test("checkRunning() repeats nothing that another check found, and tells failures by their effect", () => {
+  const refused = "service-defaults web: MutualTLSMode: permissive is not supported";
+  const running: ExaminedProxy = {
+    at: ":19000",
+    info: {
+      node: { id: "web" },
+      postern: {
+        trust_domain: "",
+        options: { sidecarFor: "", proxyId: "", config: "", agent: "", servers: "" },
+        limits: { open_files: 1, max_connections: 1 },
+      },
+    },
+    ready: {
+      state: "LIVE",
+      reasons: [],
+      troubles: [
+        { text: refused, stopsTraffic: true },
+        { text: "listener x is not bound", stopsTraffic: true },
+        { text: "the agent is away", stopsTraffic: false },
+      ],
+    },
+    listeners: [],
+    certificates: [
+      { name: "leaf", renewal: { works: true, text: "renewed by it" } },
+      { name: "own", renewal: { works: false, text: "it fails: x" } },
+      { name: "roots" },
+    ],
+  };
+  const what = "service-defaults web: MutualTLSMode is refused: permissive is not supported";
+  const known = { check: "configuration", level: "failure", what, why: "", fix: "" } as const;
+  assert.deepEqual(levels(checkRunning(running, [known])), [
+    "failure: listener x is not bound",
+    "warning: the agent is away",
+  ]);
+  assert.deepEqual(levels(checkRenewal(running)), [
+    "ok: certificate leaf: renewed by it",
+    "warning: certificate own: it fails: x",
+  ]);
 });

@@ -30,11 +30,17 @@ export interface MeshFacts {
 export async function checkRights(
   { agent, registration }: Pick<MeshFacts, "agent" | "registration">,
 ): Promise<readonly DoctorFinding[]> {
-  const { failure, warning, ok } = findingsOf("rights");
+  const { failure, ok } = findingsOf("rights");
   if (!registration) return [];
   try {
-    const missing = await agent.missingRights(registration);
-    const found = missing.map(({ right, on, neededFor }) => {
+    const check = await agent.checkRights(registration);
+    if (check.kind === "acls_off") {
+      return [ok(
+        "ACLs are off: every process that reaches the agent can register and write intentions",
+      )];
+    }
+    if (check.kind === "unknown") return [unknownRights(check.reason)];
+    const found = check.missing.map(({ right, on, neededFor }) => {
       const [resource = "", policy = ""] = right.split(":");
       const isPrefix = on === "any node";
       const rule = `${resource}${isPrefix ? "_prefix" : ""} "${isPrefix ? "" : on}"`;
@@ -46,12 +52,16 @@ export async function checkRights(
     });
     return orOk(found, ok("no right that the proxy needs is missing"));
   } catch (error) {
-    return [warning({
-      what: `the rights of the token could not be checked: ${messageOf(error)}`,
-      why: "a missing right shows as empty lists of instances",
-      fix: 'look at the log of the proxy for "the token lacks a right"',
-    })];
+    return [unknownRights(messageOf(error))];
   }
+}
+
+function unknownRights(reason: string): DoctorFinding {
+  return findingsOf("rights").warning({
+    what: `the rights of the token could not be checked: ${reason}`,
+    why: "a missing right shows as empty lists of instances",
+    fix: 'look at the log of the proxy for "the token lacks a right"',
+  });
 }
 
 /** Configuration that Postern refuses, or ignores by name. */

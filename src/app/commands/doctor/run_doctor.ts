@@ -51,6 +51,7 @@ import {
   checkUpstreams,
 } from "./mesh_checks.ts";
 import {
+  checkRenewal,
   checkRunning,
   checkSameMesh,
   type ExaminedProxy,
@@ -232,6 +233,7 @@ async function examine(
     ...checkUpstreams({ snapshot, source }),
     ...await checkIntentions(snapshot),
     ...checkCertificates(snapshot, systemClock.now()),
+    ...checkRenewal(running),
     ...checkSameMesh(running, snapshot.credentials?.trustDomains[0] ?? ""),
     ...await checkApplication(snapshot, engine),
     ...running ? [] : await checkPorts(snapshot, { engine, ownerOf: await listenerOwners(ask) }),

@@ -5,6 +5,7 @@ import type { AdminAddress, AskAdmin } from "../../../admin/mod.ts";
 import { messageOf, ProxyError } from "../../../base/mod.ts";
 import { parseJson } from "../../../wire/mod.ts";
 import { findSidecars, type FoundSidecar } from "../../process/find_admin.ts";
+import { readReady } from "../live/run_status.ts";
 import { countOf, type DoctorFinding, findingsOf, orOk } from "./finding.ts";
 
 const ASK_TIMEOUT_MS = 5_000;
@@ -37,14 +38,21 @@ const Listeners = v.object({
     fault: v.string(),
   })),
 });
+const Certs = v.object({
+  certificates: v.array(v.object({
+    name: v.string(),
+    renewal: v.optional(v.object({ works: v.boolean(), text: v.string() })),
+  })),
+});
+type CertificateRow = v.InferOutput<typeof Certs>["certificates"][number];
 type ListenerRow = v.InferOutput<typeof Listeners>["listeners"][number];
 
 export interface ExaminedProxy {
   readonly at: string;
   readonly info: v.InferOutput<typeof Info>;
-  /** Name of the state, then reasons and warnings. */
-  readonly ready: readonly string[];
+  readonly ready: ReturnType<typeof readReady>;
   readonly listeners: readonly ListenerRow[];
+  readonly certificates: readonly CertificateRow[];
 }
 
 /** Rejects where no proxy answers at the address. */
@@ -54,12 +62,13 @@ export async function readRunning(
 ): Promise<ExaminedProxy> {
   const read = async (path: string) =>
     (await ask(admin, { path, timeoutMs: ASK_TIMEOUT_MS, limitBytes: LIMIT_BYTES })).body;
-  const [info, ready, listeners] = await Promise.all([
+  const [info, ready, listeners, { certificates }] = await Promise.all([
     read("/server_info").then((body) => v.parse(Info, parseJson(body))),
-    read("/ready"),
+    read("/ready?format=postern").then(readReady),
     listenersOf(admin, ask),
+    read("/certs").then((body) => v.parse(Certs, parseJson(body))),
   ]);
-  return { at, info, ready: ready.trimEnd().split("\n"), listeners };
+  return { at, info, ready, listeners, certificates };
 }
 
 async function listenersOf(admin: AdminAddress, ask: AskAdmin): Promise<readonly ListenerRow[]> {
@@ -102,24 +111,25 @@ export function checkRunning(
       fix: "start it, or give its address as -admin",
     })];
   }
-  const { at, ready: [state = "", ...lines], listeners } = running;
-  const isNews = (text: string) => !known.some(({ what }) => what.includes(text));
-  const texts = lines.map((line) => ({
-    isWarning: line.startsWith("warning: "),
-    text: line.replace(/^warning: /, ""),
-  })).filter(({ text }) => isNews(text));
-  const stated = texts.map(({ isWarning, text }) => {
-    const isFailure = !isWarning || text.startsWith("upstream ");
-    return (isFailure ? failure : warning)({
-      what: text,
-      why: isWarning
-        ? "the running proxy warns of it"
-        : `the proxy is not ready (${state}): callers do not choose it`,
-      fix: `see /ready, /events and /clusters of its admin server, http://${at}`,
-    });
-  });
+  const { at, ready: { state, reasons, troubles }, listeners } = running;
+  // Another check found the same in Consul's configuration.
+  const isNews = (text: string) =>
+    !known.some(({ what }) => what.includes(text) || what.replace(" is refused: ", ": ") === text);
+  const fix = `see /ready, /events and /clusters of its admin server, http://${at}`;
+  const stated = [
+    ...reasons.filter(isNews).map((what) =>
+      failure({ what, why: `the proxy is not ready (${state}): callers do not choose it`, fix })
+    ),
+    ...troubles.filter(({ text }) => isNews(text)).map(({ text: what, stopsTraffic }) =>
+      stopsTraffic
+        ? failure({ what, why: "a part of its traffic fails", fix })
+        : warning({ what, why: "the running proxy warns of it", fix })
+    ),
+  ];
   const unbound = listeners.filter(({ state, error }) => state === "failed" && isNews(error))
-    .filter(({ error }) => !lines.some((line) => line.includes(error)))
+    .filter(({ error }) =>
+      ![...reasons, ...troubles.map(({ text }) => text)].some((text) => text.includes(error))
+    )
     .map(({ name, error, address }) =>
       failure({
         what: `listener ${name} is not bound to ${address}: ${error}`,
@@ -131,6 +141,21 @@ export function checkRunning(
     [...stated, ...unbound],
     ok(`${state}, ${countOf(listeners.length, "listener")}, admin server ${at}`),
   );
+}
+
+/** Whether a renewal of its certificates would work now, and when it is due. */
+export function checkRenewal(running: ExaminedProxy | undefined): readonly DoctorFinding[] {
+  const { warning, ok } = findingsOf("renewal");
+  return (running?.certificates ?? []).flatMap(({ name, renewal }) => {
+    if (!renewal) return [];
+    const what = `certificate ${name}: ${renewal.text}`;
+    if (renewal.works) return [ok(what)];
+    return [warning({
+      what,
+      why: "handshakes fail once the certificate has expired",
+      fix: "remove the cause that it names; the renewal is tried again by itself",
+    })];
+  });
 }
 
 /** Its certificate belongs to the mesh that Consul has now. */

@@ -3,7 +3,7 @@
 import process from "node:process";
 import * as v from "valibot";
 import { type AskAdmin, askAdmin } from "../../../admin/mod.ts";
-import { escapeUnseen, formatSpanMs, messageOf } from "../../../base/mod.ts";
+import { escapeUnseen, formatSpanMs, messageOf, systemClock } from "../../../base/mod.ts";
 import { parseJson } from "../../../wire/mod.ts";
 import {
   findSidecars,
@@ -61,6 +61,10 @@ interface SidecarStatus {
 }
 
 interface CertificateStatus {
+  /** `""`: not known. */
+  readonly renewal: string;
+  /** Start of the span in which it is renewed; `""`: its source decides. */
+  readonly renewalDue: string;
   readonly notAfter: string;
   readonly daysLeft: number;
   readonly nearExpiry: boolean;
@@ -92,6 +96,13 @@ const Info = v.object({
 const Certs = v.object({
   uri: v.optional(v.string(), ""),
   certificates: v.array(v.object({
+    name: v.optional(v.string(), ""),
+    renewal: v.optional(v.object({
+      works: v.boolean(),
+      fault: v.string(),
+      text: v.string(),
+      due: v.nullable(v.object({ from: v.string() })),
+    })),
     cert_chain: v.array(v.object({
       expiration_time: v.string(),
       days_left: v.number(),
@@ -189,7 +200,7 @@ async function statusOf({ admin, at }: FoundSidecar, ask: AskAdmin): Promise<Sid
     proxyId: node.id || config,
     state: STATES[ready.state] ?? "not ready",
     reasons: ready.reasons,
-    troubles: [...ready.troubles, ...troubles],
+    troubles: [...ready.troubles, ...troubles, ...renewalTroubles(certs, ready.troubles)],
     identity: certs.uri,
     certificate: firstToExpire(certs),
     endpoints: {
@@ -204,8 +215,11 @@ async function statusOf({ admin, at }: FoundSidecar, ask: AskAdmin): Promise<Sid
   };
 }
 
-/** A proxy that was started before its executable was replaced may answer with lines of text. */
-function readReady(body: string): v.InferOutput<typeof Ready> {
+/**
+ * The answer to `/ready?format=postern`. A proxy that was started before its executable was replaced may answer
+ * with lines of text.
+ */
+export function readReady(body: string): v.InferOutput<typeof Ready> {
   if (!/^[A-Z_]+\n/.test(body)) return v.parse(Ready, parseJson(body));
   const [state = "", ...lines] = body.trimEnd().split("\n");
   const isWarning = (line: string) => line.startsWith("warning: ");
@@ -247,11 +261,31 @@ function whyNot(error: unknown): string {
 }
 
 function firstToExpire({ certificates }: v.InferOutput<typeof Certs>): CertificateStatus | null {
-  const [first] = certificates.flatMap(({ cert_chain: chain }) => chain)
+  const [first] = certificates
+    .flatMap(({ cert_chain: chain, renewal }) => chain.map((one) => ({ ...one, renewal })))
     .sort((a, b) => a.days_left - b.days_left);
   if (!first) return null;
-  const { expiration_time: notAfter, days_left: daysLeft, near_expiry: nearExpiry } = first;
-  return { notAfter, daysLeft, nearExpiry };
+  const { renewal, expiration_time: notAfter, days_left: daysLeft, near_expiry: nearExpiry } =
+    first;
+  return {
+    renewal: renewal?.text ?? "",
+    renewalDue: renewal?.due?.from ?? "",
+    notAfter,
+    daysLeft,
+    nearExpiry,
+  };
+}
+
+/** Renewals that fail, unless a trouble names the reason already. */
+function renewalTroubles(
+  { certificates }: v.InferOutput<typeof Certs>,
+  known: readonly TroubleStatus[],
+): readonly TroubleStatus[] {
+  return certificates.flatMap(({ name, renewal }) =>
+    !renewal || renewal.works || known.some(({ text }) => text.includes(renewal.fault))
+      ? []
+      : [{ text: `certificate ${name}: ${renewal.text}`, stopsTraffic: false }]
+  );
 }
 
 interface StatusColumn extends Column {
@@ -265,6 +299,7 @@ const STATUS_COLUMNS: readonly StatusColumn[] = [
   { title: "PROXY", shrinksTo: 8, cell: ({ proxyId }) => proxyId || "-" },
   { title: "STATE", cell: ({ state }) => tint(state, TONES[state]) },
   { title: "CERT", align: "right", cell: ({ certificate }) => certificateCell(certificate) },
+  { title: "RENEWS", align: "right", optional: true, cell: renewsCell },
   { title: "ENDPOINTS", cell: ({ endpoints }) => endpointsCell(endpoints) },
   {
     title: "CONNS",
@@ -312,6 +347,13 @@ function certificateCell(certificate: CertificateStatus | null): Tinted {
   if (daysLeft < 0) return tint("expired", "bad");
   const left = formatSpanMs(daysLeft * 86_400_000);
   return nearExpiry ? tint(`${left}!`, "warn") : tint(left, undefined);
+}
+
+/** Time until the renewal is due. */
+function renewsCell({ certificate }: SidecarStatus): string {
+  if (!certificate?.renewalDue) return "-";
+  const leftMs = Date.parse(certificate.renewalDue) - systemClock.now();
+  return leftMs <= 0 ? "due" : `in ${formatSpanMs(leftMs)}`;
 }
 
 function endpointsCell({ total, healthy, ejected }: EndpointCounts): Tinted {

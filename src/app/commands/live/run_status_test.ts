@@ -32,7 +32,7 @@ test("statusText() shows each sidecar with what is wrong, and exits with 1", asy
   const [head = "", first = "", refused = "", second = "", reason = ""] = text.split("\n");
   assert.match(
     head,
-    /^SERVICE +PROXY +STATE +CERT +ENDPOINTS +CONNS +UP +PID +VERSION +ADMIN +IDEN/,
+    /^SERVICE +PROXY +STATE +CERT +RENEWS +ENDPOINTS +CONNS +UP +PID +VERSION +ADMIN +IDEN/,
   );
   assert.match(
     first,
@@ -89,6 +89,20 @@ for (
     assert.equal(await exitCodeOf(true), want.strictExitCode);
   });
 }
+
+test("statusText() names a renewal that fails, once", async () => {
+  await using two = await twoSidecars();
+  const [view] = two.views;
+  const source = view.source() ?? assert.fail();
+  const lastError = "Permission denied";
+  const watch = { name: "leaf web", mode: "long", failures: 1, lastError } as const;
+  view.source = () => ({ ...source, watches: [{ ...watch, lastSuccessMs: undefined }] });
+  const options = { which: two.which, json: false, strict: false };
+  const shown = async () => (await statusText(options, PIPED, askAdmin)).text;
+  assert.match(await shown(), / {2}certificate leaf: renewed by the agent's watch, .*Permission d/);
+  view.warnings = [`leaf web not read since now: ${lastError}`];
+  assert.equal((await shown()).split(lastError).length, 2);
+});
 
 for (
   const [name, body, want] of [

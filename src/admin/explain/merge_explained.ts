@@ -1,6 +1,5 @@
 /** `/explain`: one answer of all data paths about a request, without anything secret. @module */
 
-import * as v from "valibot";
 import {
   type ExplainResult,
   type Explanation,
@@ -83,21 +82,16 @@ export async function mergeExplained(
   };
 }
 
-const Timeouts = v.object({
-  requestTimeoutMs: v.optional(v.number()),
-  idleTimeoutMs: v.optional(v.number()),
-});
-
 /** Those of the split, the route, the plugin or the listener, in this order. */
 function timeoutsOf(
   { requestTimeoutMs, idleTimeoutMs, plugins }: Explanation,
   split: SplitView,
 ): Pick<ExplainedSplit, "requestTimeoutMs" | "idleTimeoutMs"> {
   const plugin = plugins.find(({ name }) => name === "timeout");
-  const settings = [split.plugins["timeout"] ?? plugin?.routeConfig, plugin?.config]
-    .flatMap((config) => v.is(Timeouts, config) ? [config] : []);
+  const settings = [split.plugins["timeout"] ?? plugin?.routeConfig, plugin?.config];
   const of = (name: "requestTimeoutMs" | "idleTimeoutMs") =>
-    settings.find((config) => config[name] !== undefined)?.[name];
+    settings.map((config): unknown => (config as Partial<Record<typeof name, unknown>>)?.[name])
+      .find((value) => typeof value === "number");
   return {
     requestTimeoutMs: of("requestTimeoutMs") ?? requestTimeoutMs,
     idleTimeoutMs: of("idleTimeoutMs") ?? idleTimeoutMs,

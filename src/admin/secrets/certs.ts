@@ -40,7 +40,7 @@ interface Origin {
 /** A chain that this proxy shows, or the CAs that it accepts. */
 interface SecretInUse {
   readonly kind: "ca_cert" | "cert_chain";
-  /** Of its status. */
+  /** The key of its status. */
   readonly key: string;
   readonly origin: Origin;
   readonly users: readonly CredentialsUser[] | undefined;

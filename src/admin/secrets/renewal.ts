@@ -12,7 +12,7 @@ export interface Renewal {
   readonly works: boolean;
   /** Why it does not work; `""`: it does. */
   readonly fault: string;
-  /** Of the last good answer or the last change; `null`: none, or not known. */
+  /** Time of the last good answer or the last change; `null`: none, or not known. */
   readonly lastAnswer: string | null;
   /** The renewal begins at some time in this span; `null`: its source decides. */
   readonly due: { readonly from: string; readonly to: string } | null;

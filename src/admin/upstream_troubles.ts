@@ -118,9 +118,11 @@ function targetLabel(key: string): string {
 /** Upstreams that refuse this service, each with its number of the last minute; most often first. */
 export function refusingTexts(refusing: readonly RefusingView[]): readonly string[] {
   return refusing.slice(0, SHOWN).map((one) => {
-    const { caller, count, unit } = one;
-    const times = `${count} ${count === 1 ? unit.slice(0, -1) : unit} in the last minute`;
-    return `upstream ${refusingText(one)}, ${times}; ${askThere(caller)}`;
+    const { caller, count, unit, upstream, deniedBy } = one;
+    const times = `${count} ${count === 1 ? unit.slice(0, -1) : unit}`;
+    // A resolver may lead to another service.
+    const to = upstream === deniedBy ? "" : ` to ${upstream}`;
+    return `${refusingText(one)}, ${times}${to} in the last minute; ${askThere(caller)}`;
   });
 }
 

@@ -185,7 +185,7 @@ test("admin / and /ready show unusable upstreams; only /ready?upstreams is not r
   };
   const troubles = [`${FAR.what}: ${FAR.reason}`, PAY, CACHE];
   const refused = (count: number) =>
-    `upstream db refuses web (intention_denied), ${count} requests in the last minute; ` +
+    `db refuses web (intention_denied), ${count} requests in the last minute; ` +
     "on its host: postern explain -inbound -source web";
   const warnings = [...troubles, refused(46)].map((text) => `warning: ${text}\n`).join("");
   assert.equal(await ask("/ready"), `200 LIVE\n${warnings}`);

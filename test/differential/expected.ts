@@ -17,6 +17,7 @@ export const EXPECTED: readonly Expected[] = [
     doc: "fields that Envoy adds to responses",
     seen: /: [-+] < (date|server|x-envoy-upstream-service-time): /,
   },
+  { doc: "a refused caller with an identity", seen: /: [-+] < x-postern-denied-by: [a-z_]+$/ },
   { doc: "early hints (103)", seen: /: \+ < 103 / },
   { doc: "`x-envoy-original-path` of callers", seen: /: - > x-envoy-original-path: / },
   {

@@ -120,7 +120,8 @@ export async function readyFacts(view: AdminView): Promise<{
     view.endpoints(),
   ]);
   const stopping = new Set([...failing, ...brokenTexts(view, endpoints)]);
-  const texts = new Set([...warnings, ...stopping]);
+  const refusing = refusingTexts(mergeRefusing(endpoints));
+  const texts = new Set([...warnings, ...stopping, ...refusing]);
   const troubles = [...texts].filter((text) => !reasons.includes(text))
     .map((text) => ({ text, stopsTraffic: stopping.has(text) }));
   return { state: name, reasons, troubles };

@@ -61,11 +61,13 @@ test("the caller's proxy names the upstream that refuses it, and the code", asyn
   const [row] = topRows(before.reads, after.reads, { sort: "rate", by: ["upstream"] });
   assert.equal(row?.upstream, "db");
   assert.ok(row && row.perSecond > 0 && row.errorsPerSecond === row.perSecond);
+  assert.equal(row.refused, "intention_denied");
 
   const page = async (path: string) => (await pair.web.admin(path)).body;
   const sentence =
-    /upstream db refuses web \(intention_denied\), \d+ requests? in the last minute; on its host: postern explain -inbound -source web/;
+    /db refuses web \(intention_denied\), \d+ requests? in the last minute; on its host: postern explain -inbound -source web/;
   assert.match(await page("/ready"), sentence);
+  assert.match(await page("/ready?format=postern"), sentence);
   assert.match(await page("/"), sentence);
   assert.match(await page("/"), /refused by db/);
   assert.match(await page("/explain?upstream=db&path=/a&format=text"), sentence);

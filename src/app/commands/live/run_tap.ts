@@ -40,6 +40,7 @@ const Line = v.object({
   code: v.string(),
   reason: v.optional(v.string(), ""),
   rule: v.string(),
+  deniedBy: v.optional(v.string(), ""),
   receivedBytes: v.number(),
   sentBytes: v.number(),
   headers: v.optional(v.record(v.string(), v.string()), {}),
@@ -149,7 +150,7 @@ function tapText(
   },
 ): string {
   const { at, kind, direction, caller, upstream, endpoint, durationMs, code, rule } = line;
-  const { headers, responseHeaders, attempts, route, reason } = line;
+  const { headers, responseHeaders, attempts, route, reason, deniedBy } = line;
   const time = at.slice(11);
   const whom = `${caller} => ${direction === "inbound" ? service : upstream}`;
   const details = [
@@ -165,7 +166,8 @@ function tapText(
     ? `${line.method} ${line.path}`.trim() || "a request that could not be read"
     : "connection";
   const outcome = kind === "request" ? String(line.status || "-") : code === "" ? "ok" : "ended";
-  const why = [code, reason, code === "" ? "" : rule].filter((text) => text !== "").join(", ");
+  const by = deniedBy === "" ? code : `${code} by ${deniedBy}`;
+  const why = [by, reason, code === "" ? "" : rule].filter((text) => text !== "").join(", ");
   return [
     ...name === "" ? [] : [paint(tint(name, "dim"), screen)],
     paint(tint(time, "dim"), screen),

@@ -43,7 +43,8 @@ const Row = v.object({
   open: v.number(),
 });
 type TrafficLine = v.InferOutput<typeof Row>;
-const Traffic = v.object({ rows: v.array(Row) });
+const Refusing = v.object({ upstream: v.string(), code: v.string(), count: v.number() });
+const Traffic = v.object({ rows: v.array(Row), refusing: v.optional(v.array(Refusing), []) });
 const Info = v.object({ node: v.object({ id: v.string(), cluster: v.string() }) });
 
 /** One read of one sidecar. */
@@ -51,6 +52,8 @@ export interface TrafficRead {
   readonly sidecar: string;
   readonly atMs: number;
   readonly rows: readonly TrafficLine[];
+  /** Upstreams that refused within the last minute, most often first. */
+  readonly refusing: readonly v.InferOutput<typeof Refusing>[];
 }
 
 export interface TopRow {
@@ -60,6 +63,8 @@ export interface TopRow {
   readonly upstream: string;
   readonly endpoint: string;
   readonly route: string;
+  /** Codes with which the upstream refused within the last minute. */
+  readonly refused: string;
   readonly perSecond: number;
   readonly errorsPerSecond: number;
   readonly p50Ms: number;
@@ -105,9 +110,10 @@ export async function readAll(found: readonly FoundSidecar[], ask: AskAdmin): Pr
         ask(admin, { path: "/traffic?counts", ...question }),
       ]);
       const { node } = v.parse(Info, parseJson(info.body));
-      const { rows } = v.parse(Traffic, parseJson(traffic.body));
+      const { rows, refusing } = v.parse(Traffic, parseJson(traffic.body));
       const sidecar = node.id.replace(/-sidecar-proxy$/, "") || node.cluster || at;
-      return { read: { sidecar: found.length > 1 ? sidecar : "", atMs: performance.now(), rows } };
+      const named = found.length > 1 ? sidecar : "";
+      return { read: { sidecar: named, atMs: performance.now(), rows, refusing } };
     } catch (error) {
       const reason = v.isValiError(error) || error instanceof SyntaxError
         ? "it does not show its traffic: is it a proxy of this version?"
@@ -139,7 +145,7 @@ export function topRows(
       const old = known.get(keyOf(row));
       // A proxy that was started again counts from zero.
       const base = old && old.requests <= row.requests ? old : undefined;
-      addRow(sums, { row, base, seconds, sidecar: read.sidecar, by });
+      addRow(sums, { row, base, seconds, read, by });
     }
   }
   const rows = [...sums.values()].map(({ counts, ...row }): TopRow => ({
@@ -168,14 +174,15 @@ type Sum = { -readonly [Key in keyof Omit<TopRow, "p50Ms" | "p99Ms">]: TopRow[Ke
   readonly counts: TrafficCounts;
 };
 
-function addRow(sums: Map<string, Sum>, { row, base, seconds, sidecar, by }: {
+function addRow(sums: Map<string, Sum>, { row, base, seconds, read, by }: {
   readonly row: TrafficLine;
   readonly base: TrafficLine | undefined;
   readonly seconds: number;
-  readonly sidecar: string;
+  readonly read: TrafficRead;
   readonly by: readonly TopKey[];
 }): void {
   const { direction } = row;
+  const { sidecar, refusing } = read;
   const kept = (name: TopKey) => by.includes(name) ? row[name] : "";
   const names = {
     caller: kept("caller"),
@@ -190,6 +197,8 @@ function addRow(sums: Map<string, Sum>, { row, base, seconds, sidecar, by }: {
       sidecar,
       direction,
       ...names,
+      refused: refusing.flatMap(({ upstream, code }) => upstream === names.upstream ? code : [])
+        .join(" "),
       perSecond: 0,
       errorsPerSecond: 0,
       receivedPerSecond: 0,
@@ -251,6 +260,9 @@ function topLines(
       cell: ({ sentPerSecond }) => bytesText(Math.round(sentPerSecond)),
     },
     { title: titled("OPEN", "open"), align: "right", cell: ({ open }) => String(open) },
+    ...rows.some(({ refused }) => refused !== "")
+      ? [{ title: "REFUSED BY IT", cell: ({ refused }: TopRow) => tint(refused, "bad") }]
+      : [],
   ];
   const cellsOf = (columns: readonly TopColumn[]) =>
     rows.map((row) => columns.map(({ cell }) => cell(row)));

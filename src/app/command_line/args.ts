@@ -20,7 +20,7 @@ import type { TapOptions } from "../commands/live/run_tap.ts";
 import type { TopOptions } from "../commands/live/top_options.ts";
 import type { StatusOptions } from "../commands/live/run_status.ts";
 import type { UpgradeOptions } from "../commands/run_upgrade.ts";
-import { readDoctor, readStatus, readTap, readTop } from "./args_live.ts";
+import { readDoctor, readSidecars, readStatus, readTap, readTop } from "./args_live.ts";
 import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
@@ -285,11 +285,12 @@ function parseEvents(argv: readonly string[], env: Env): Command {
   return {
     kind: "events",
     options: {
-      proxy: readWhichProxy(flags, env),
+      which: readSidecars(flags),
       follow: flags.on("follow"),
       since: flags.text("since") ?? "",
       kinds: flags.text("kind") ?? "",
       json: flags.on("json"),
+      noColor: flags.on("no-color"),
     },
   };
 }

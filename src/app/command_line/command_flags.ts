@@ -54,22 +54,6 @@ ${THE_PROXY}
       Give up after this long. The proxy itself waits 65 s for the new process.
 `);
 
-export const EVENTS_FLAGS = readFlagTable(`
-Flags
-  -follow
-      Go on with each new event until interrupted.
-  -since SINCE
-      Only events since then: a duration (10m), a time (2026-01-31T12:00:00Z), or the number of an
-      event. With -follow and without -since only new ones are shown.
-  -kind KIND
-      Only events of this kind, or several with commas: intention, chain, endpoint, protocol,
-      plugin, certificate, limit, source, listener, secret, process.
-  -json
-      Write each event as JSON, one a line.
-The proxy (one of these)
-${THE_PROXY}
-`);
-
 export const EXPLAIN_FLAGS = readFlagTable(`
 Flags
   -H HEADER ...
@@ -105,6 +89,23 @@ const ANSWER_FLAGS = `\
   -json
       Write the answer as JSON.
 ${NO_COLOR}`;
+
+export const EVENTS_FLAGS = readFlagTable(`
+Flags
+  -follow
+      Go on with each new event until interrupted.
+  -since SINCE
+      Only events since then: a duration (10m), a time (2026-01-31T12:00:00Z), or the number of an
+      event. With -follow and without -since only new ones are shown.
+  -kind KIND
+      Only events of this kind, or several with commas: intention, chain, endpoint, protocol,
+      plugin, certificate, limit, source, listener, secret, process.
+  -json
+      Write each event as JSON, one a line.
+${NO_COLOR}
+Proxies (default: all of this machine)
+${SIDECARS_CHOICE}
+`);
 
 export const STATUS_FLAGS = readFlagTable(`
 Flags

@@ -61,7 +61,7 @@ Commands:
   dev            Run an agent in memory, to try a mesh without Consul
   wait-ready     Wait until a running proxy is ready
   explain        Say what would happen to a request now, and why; explain an error code
-  events         Show what changed in a running proxy, and what it ended
+  events         Show what changed in running proxies, and what it ended
   status         Show every sidecar of this machine: state, certificate, endpoints, troubles
   upgrade        Replace a running proxy by the new executable, without losing a connection
   top            Show rate, errors, latency and bytes by caller, upstream, endpoint and route
@@ -231,13 +231,16 @@ Examples:
 `,
   events: `Usage: postern events [flags]
 
-Shows the changes that came into force in a running proxy, oldest first: intentions with the open
-connections that they ended, routes, instances, certificates, limits, listeners, sources, refused
-configuration. The last 1,000 are kept. Exits with 2 if there is no answer.
+Shows what changed in the running proxies, oldest first: intentions with the open connections that
+they ended, routes, instances, ejections, limits, plugins, certificates, listeners, sources, refused
+configuration, restarts. Each proxy keeps the last 1,000. Those of a day end with its sums. Exits
+with 2 if there is no answer.
 
 Examples:
-  # The last ten minutes of the sidecar of web-1:
-  postern events -sidecar-for web-1 -since 10m
+  # The last ten minutes of all proxies on this machine:
+  postern events -since 10m
+  # The last day of one:
+  postern events -sidecar-for web-1 -since 24h
   # Intentions and routes, as they change:
   postern events -sidecar-for web-1 -follow -kind intention,chain
 

@@ -20,6 +20,7 @@ export const PLUGIN_WORDS: Readonly<Record<PluginTask["kind"], string>> = {
   new: "NAME",
   check: "FILE...",
   test: "FILE...",
+  bundle: "FILE...",
   dev: "FILE",
 };
 
@@ -64,6 +65,7 @@ function taskOf(kind: PluginTask["kind"], words: readonly string[], flags: FlagV
       break;
     case "check":
     case "test":
+    case "bundle":
       if (first !== undefined) return { kind, files: words };
   }
   const want = `postern plugin ${kind} ${PLUGIN_WORDS[kind]}`.trimEnd();

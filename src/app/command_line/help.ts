@@ -319,15 +319,17 @@ Examples:
        postern plugin new NAME
        postern plugin check FILE...
        postern plugin test FILE...
+       postern plugin bundle FILE...
        postern plugin dev FILE [-config JSON]
 
 Works with the plugins that process requests. list prints the plugins inside the executable, with
 their phase. new creates a directory with a working plugin: module, tests, and types for an editor;
 it overwrites nothing. check prints faults of types and contract, with file, line and column, and
 the modules to allow. test runs the tests of a plugin, a test file or a directory. Both exit with 1
-on a fault. dev runs a mesh on this machine with the plugin in it, loads the plugin again whenever
-it is saved, and shows its effect on each request. types prints the contract between the proxy and a
-plugin, as types.
+on a fault. bundle writes a plugin, all that it imports and a list of its packages (CycloneDX) into
+one file beside it, which a proxy takes where it takes a source. dev runs a mesh on this machine
+with the plugin in it, loads the plugin again whenever it is saved, and shows its effect on each
+request. types prints the contract between the proxy and a plugin, as types.
 
 Examples:
   # Plugins that need no file:
@@ -338,6 +340,8 @@ Examples:
   postern plugin check shop_rules.ts
   # Run its tests, shop_rules_test.ts:
   postern plugin test shop_rules.ts
+  # Write shop_rules.bundle, to copy it to other hosts:
+  postern plugin bundle shop_rules.ts
   # See its effect on requests while you write it:
   postern plugin dev shop_rules.ts
 

@@ -17,12 +17,15 @@ import { messageOf } from "../../base/mod.ts";
 import { FOR_AUTHORS, LIBRARIES } from "../../plugin/mod.ts";
 import { bunJoin } from "./bun_join.ts";
 import { type JoinedModules, type Loader, moduleJoin, type ModuleSource } from "./module_join.ts";
+import { BUNDLE_EXTENSION, readBundle } from "./plugin_bundle.ts";
 import type { PluginWatch } from "./plugin_watch.ts";
 
 export interface Bundled extends JoinedModules {
   /** SHA-256, as a hexadecimal text. */
   readonly digest: string;
   readonly libraries: readonly string[];
+  /** Paths of the files that were read. */
+  readonly files: readonly string[];
 }
 
 const TEXT_LIMIT_BYTES = 4 * 1024 * 1024;
@@ -40,6 +43,7 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   ".cjs": "js",
   ".jsx": "jsx",
   ".json": "json",
+  [BUNDLE_EXTENSION]: "json",
 };
 
 /** Rejects with the fault of the file at that absolute path, in a text that may have several lines. */
@@ -56,6 +60,11 @@ export async function bundle(
   const join = bunJoin() ?? moduleJoin;
   await sources.look(path);
   const read = (of: string) => sources.read(of);
+  if (extname(path) === BUNDLE_EXTENSION) {
+    const { contents } = await read(path);
+    const joined = readBundle(contents, path);
+    return { ...joined, digest: sources.digest(dirname(path)), files: sources.files };
+  }
   const joined = join(path, read, [...lent, ...FOR_AUTHORS]);
   const { text, map, outside } = await joined.catch((error) => {
     // The error of the bundler has fewer details.
@@ -71,6 +80,7 @@ export async function bundle(
     outside,
     libraries,
     digest: sources.digest(dirname(path)),
+    files: sources.files,
   };
 }
 
@@ -85,12 +95,16 @@ class Sources {
     this.#watch = watch;
   }
 
+  get files(): readonly string[] {
+    return [...this.#read.keys()];
+  }
+
   /** Is there a module that can be read? Rejects with why not. */
   async look(path: string): Promise<Loader> {
     await this.#watch?.add(path);
     try {
       const loader = LOADERS[extname(path)];
-      if (!loader) throw new Error("it is neither TypeScript, JavaScript nor JSON");
+      if (!loader) throw new Error("it is neither TypeScript, JavaScript, JSON nor a bundle");
       const found = await stat(path);
       // A pipe or a device would be read for ever.
       if (!found.isFile()) throw new Error("it is no file");

@@ -18,7 +18,8 @@ import type { PluginWatch } from "./plugin_watch.ts";
 import { bundle, type Bundled, sha256 } from "./bundle.ts";
 
 const MAX_PLUGINS = 64;
-const OF_A_FILE = 'belongs to a plugin from a file, whose "use" has a slash or ends in .ts or .js';
+const OF_A_FILE =
+  'belongs to a plugin from a file, whose "use" has a slash or ends in .ts, .js or .bundle';
 
 const NO_NAME = `is no name: ${whyNoPluginName("")}`;
 
@@ -51,7 +52,7 @@ export type PluginList = readonly (Entry & { readonly file?: PluginFile })[] | u
 
 /** Is it a path, and not the name of a plugin inside the executable? */
 export function isFile(use: string): boolean {
-  return use.includes("/") || /\.[jt]s$/.test(use);
+  return use.includes("/") || /\.(?:[jt]s|bundle)$/.test(use);
 }
 
 /** `at`: path of the list in the configuration. `isForAll`: see {@link PluginUse.isForAll}. */

@@ -1,10 +1,10 @@
 /** `postern plugin check`: checks a plugin as a proxy would, and its types. @module */
 
 import { existsSync, readFileSync, statSync } from "node:fs";
-import { resolve } from "node:path";
+import { extname, resolve } from "node:path";
 import { messageOf } from "../../../base/mod.ts";
-import { faultOf, loadCode, whyNoImport } from "../../../plugin/mod.ts";
-import { bundle, type Bundled } from "../../../source/mod.ts";
+import { faultOf, loadCode, type PluginDefinition, whyNoImport } from "../../../plugin/mod.ts";
+import { bundle, BUNDLE_EXTENSION, type Bundled } from "../../../source/mod.ts";
 import { isTestFile, nodeName, shown, testsBeside, type Write } from "./plugin_files.ts";
 import process from "node:process";
 import type { CompilerHost, Diagnostic, SourceFile } from "typescript";
@@ -19,16 +19,20 @@ export async function checkPlugins(paths: readonly string[], write: Write): Prom
   const existing = files.filter((file) => existsSync(file));
   const tests = await Promise.all(existing.map(testsBeside));
   // One program for all files: the types of the language take most of the time.
-  const types = await checkTypes([...existing, ...tests.flat()]);
+  const typed = existing.filter((file) => extname(file) !== BUNDLE_EXTENSION);
+  const types = typed.length > 0 ? await checkTypes([...typed, ...tests.flat()]) : [];
   const checked = [];
   for (const file of files.filter((file) => !isTestFile(file))) {
     const isReported = existing.includes(file) && types.length > 0;
     // A file that cannot be parsed has no types, and cannot run.
     if (!types.some(({ isSyntax }) => isSyntax)) {
-      checked.push(await checkContract(file, isReported));
+      checked.push({ file, result: await loadPlugin(file, isReported) });
     }
   }
-  const faults = [...types.map(faultText), ...checked.flatMap(({ faults }) => faults)];
+  const faults = [
+    ...types.map(faultText),
+    ...checked.flatMap(({ result }) => "faults" in result ? result.faults : []),
+  ];
   for (const text of faults.slice(0, MAX_FAULTS)) write(`${text}\n`);
   if (faults.length > MAX_FAULTS) write(`... and ${faults.length - MAX_FAULTS} more\n`);
   if (faults.length > 0) {
@@ -36,17 +40,21 @@ export async function checkPlugins(paths: readonly string[], write: Write): Prom
     return 1;
   }
   for (const file of files.filter(isTestFile)) write(`${shown(file)}: ok\n`);
-  for (const { about } of checked) write(about);
+  for (const { file, result } of checked) {
+    if ("plugin" in result) write(aboutText(file, result));
+  }
   return 0;
 }
 
-/** Faults, or a text about the plugin. `isReported`: faults of types include that of bundling. */
-async function checkContract(path: string, isReported: boolean) {
+/** Faults, or the plugin. `isReported`: faults of types include that of bundling. */
+export async function loadPlugin(path: string, isReported = false): Promise<
+  { readonly faults: readonly string[] } | LoadedPlugin
+> {
   let code: Bundled;
   try {
     code = await bundle(path);
   } catch (error) {
-    return { faults: isReported ? [] : [messageOf(error)], about: "" };
+    return { faults: isReported ? [] : [messageOf(error)] };
   }
   const names = [...new Set(code.outside.map(({ name }) => name))].sort();
   const mayBeAllowed = (name: string) =>
@@ -56,21 +64,22 @@ async function checkContract(path: string, isReported: boolean) {
     const why = whyNoImport(name, allow);
     return why ? [`${shown(by)} ${why}`] : [];
   });
-  if (refused.length > 0) return { faults: [...new Set(refused)], about: "" };
+  if (refused.length > 0) return { faults: [...new Set(refused)] };
   try {
-    const { name, phase } = await loadCode({ ...code, path }, allow);
-    return { faults: [], about: aboutText(path, { name, phase, allow, code }) };
+    return { plugin: await loadCode({ ...code, path }, allow), allow, code };
   } catch (error) {
-    return { faults: [`${shown(path)}: ${faultOf(error)}`], about: "" };
+    return { faults: [`${shown(path)}: ${faultOf(error)}`] };
   }
 }
 
-function aboutText(path: string, { name, phase, allow, code }: {
-  readonly name: string;
-  readonly phase: string;
+/** A plugin that fulfils the contract, and the modules of Node.js that it needs. */
+interface LoadedPlugin {
+  readonly plugin: Pick<PluginDefinition, "name" | "api" | "phase">;
   readonly allow: readonly string[];
   readonly code: Bundled;
-}): string {
+}
+
+function aboutText(path: string, { plugin: { name, phase }, allow, code }: LoadedPlugin): string {
   const needs = allow.map((name) => JSON.stringify(name)).join(", ");
   return `${shown(path)}: ok
     plugin ${name}, phase ${phase}

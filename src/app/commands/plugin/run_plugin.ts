@@ -9,7 +9,7 @@ export type PluginTask =
   | { readonly kind: "list" | "types" }
   | { readonly kind: "new"; readonly name: string }
   | { readonly kind: "dev"; readonly file: string; readonly config: unknown }
-  | { readonly kind: "check" | "test"; readonly files: readonly string[] };
+  | { readonly kind: "check" | "test" | "bundle"; readonly files: readonly string[] };
 
 /** Returns the exit code. */
 export async function runPlugin(task: PluginTask): Promise<number> {
@@ -28,6 +28,8 @@ export async function runPlugin(task: PluginTask): Promise<number> {
       return await (await import("./dev_plugin.ts")).runDevPlugin(task.file, task.config, write);
     case "check":
       return await (await import("./check_plugin.ts")).checkPlugins(task.files, write);
+    case "bundle":
+      return await (await import("./bundle_plugin.ts")).bundlePlugins(task.files, write);
     case "test":
       return await (await import("./test_plugin.ts")).testPlugins(task.files, write);
   }

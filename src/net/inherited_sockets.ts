@@ -1,6 +1,6 @@
 /** Listening sockets that this process did not open: another process, or systemd, has handed them over. @module */
 
-import { closeDescriptor } from "./linux/descriptors.ts";
+import { closeDescriptor, duplicate } from "./linux/descriptors.ts";
 
 export interface ListeningSocket {
   /** As configured: `127.0.0.1:8080`, `unix:///run/x.sock`. */
@@ -8,14 +8,20 @@ export interface ListeningSocket {
   readonly fd: number;
 }
 
-/** Sockets for one data path, until a listener takes them. */
+/** Sockets for one data path or for servers, until a listener takes them. */
 export class InheritedSockets {
   /** Listeners wait until the process before has stopped accepting. */
   readonly held: boolean;
   readonly #sockets: ListeningSocket[];
+  readonly #kept: readonly ListeningSocket[];
 
-  constructor(sockets: readonly ListeningSocket[], { held }: { readonly held: boolean }) {
+  /** `kept`: another program holds these addresses for this process, so each taker gets a copy. */
+  constructor(
+    sockets: readonly ListeningSocket[],
+    { held, kept = [] }: { readonly held: boolean; readonly kept?: readonly ListeningSocket[] },
+  ) {
     this.#sockets = [...sockets];
+    this.#kept = kept;
     this.held = held;
   }
 
@@ -23,13 +29,27 @@ export class InheritedSockets {
   take(address: string): readonly number[] {
     const taken = this.#sockets.filter((socket) => socket.address === address);
     for (const socket of taken) this.#sockets.splice(this.#sockets.indexOf(socket), 1);
-    return taken.map(({ fd }) => fd);
+    if (taken.length > 0) return taken.map(({ fd }) => fd);
+    return this.#kept.filter((socket) => socket.address === address)
+      .map(({ fd }) => duplicate(fd)).filter((fd) => fd !== undefined);
   }
 
-  /** Closes what no listener took. */
+  /** Closes what no listener took, except what is kept. */
   close(): void {
     for (const { fd } of this.#sockets.splice(0)) closeDescriptor(fd);
   }
+}
+
+/**
+ * The sockets for one data path: of the process before, which accepts meanwhile, and those that another
+ * program keeps.
+ */
+export function socketsFor(
+  inherited: readonly ListeningSocket[] | undefined,
+  kept: readonly ListeningSocket[] = [],
+): InheritedSockets | undefined {
+  if (!inherited && kept.length === 0) return undefined;
+  return new InheritedSockets(inherited ?? [], { held: inherited !== undefined, kept });
 }
 
 /**

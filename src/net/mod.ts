@@ -7,7 +7,12 @@ export * from "./accept_gate.ts";
 export * from "./datagrams.ts";
 export * from "./error_words.ts";
 export * from "./inherited_sockets.ts";
-export { closeDescriptor, DESCRIPTORS_PER_MESSAGE, duplicate } from "./linux/descriptors.ts";
+export {
+  closeDescriptor,
+  DESCRIPTORS_PER_MESSAGE,
+  duplicate,
+  listeningAddress,
+} from "./linux/descriptors.ts";
 export * from "./linux/handover_link.ts";
 export * from "./linux/server_socket.ts";
 export * from "./linux/standard_stream.ts";

@@ -32,9 +32,11 @@ const LINKS = 16;
 /** The other process must answer within this time. */
 const ANSWER_MS = 10_000;
 
-/** `listener`: of the data path; `server`: of the admin server or of metrics. */
+/** `listener`: of the data path; `server`: of the admin server or of metrics; `kept`: systemd holds it. */
 export interface OfferedSocket extends ListeningSocket {
-  readonly use: "listener" | "server";
+  readonly use: "listener" | "server" | "kept";
+  /** Its name in systemd. */
+  readonly name?: string;
 }
 
 /** The sockets of the process before, until this process serves. */
@@ -233,7 +235,7 @@ class Offering {
     const sockets = await this.#options.sockets();
     for (let at = 0; at < sockets.length; at += DESCRIPTORS_PER_MESSAGE) {
       const some = sockets.slice(at, at + DESCRIPTORS_PER_MESSAGE);
-      const named = some.map(({ address, use }) => ({ address, use }));
+      const named = some.map(({ address, use, name }) => ({ address, use, name }));
       if (this.isOpen) {
         this.#link.send(
           { kind: "sockets", sockets: named },
@@ -313,8 +315,8 @@ class Taking {
     if (kind === "sockets") {
       const named = Array.isArray(sockets) ? sockets : [];
       for (const [at, fd] of descriptors.entries()) {
-        const { address = "", use = "listener" } = named[at] ?? {};
-        this.#sockets.push({ address, use, fd });
+        const { address = "", use = "listener", name = "" } = named[at] ?? {};
+        this.#sockets.push({ address, use, fd, name });
       }
       return;
     }

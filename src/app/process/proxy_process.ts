@@ -3,9 +3,10 @@
 import { type Clock, type Log, messageOf, sleep } from "../../base/mod.ts";
 import type { Reloaded } from "../../admin/mod.ts";
 import type { FetchCertificate, PublishEffect } from "../../proxy/mod.ts";
-import type { ListeningSocket } from "../../net/mod.ts";
+import { closeDescriptor, type ListeningSocket } from "../../net/mod.ts";
 import { troublesOf } from "../../source/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
+import { type ActivatedSocket, copiesOf, nameUnused } from "./activation.ts";
 import { type BindRetry, createBindRetry, startHeartbeat } from "./plane_checks.ts";
 import type { Handover, Inheritance, OfferedSocket } from "./handover.ts";
 import type { Notifier } from "./notify.ts";
@@ -42,20 +43,19 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
     readonly signal: AbortSignal;
     onWaiting(reason: () => string): Promise<void>;
   }): Promise<ProxyControl>;
+  /** Sockets that systemd opened for this process. */
+  readonly activated?: readonly ActivatedSocket[];
   /** Absent: sockets stay with this process. */
   readonly handover?: Pick<Handover, "hasPredecessor" | "inherit" | "offer" | "close">;
-  /** `inherited`: listening sockets of the process before, which accepts until `DataPlane.accept`. */
   createPlane(
     control: ProxyControl,
     fetchCertificate: FetchCertificate,
-    inherited?: readonly ListeningSocket[],
+    sockets: PlaneSockets,
   ): DataPlane;
   /** Describes another proxy on this machine with the same id in Consul. Never rejects. */
   findRival(proxyId: string): Promise<string | undefined>;
   /** `undefined`: none is wanted. `inherited`: sockets of servers of the process before. */
-  openAdmin(
-    inherited?: readonly ListeningSocket[],
-  ): Promise<{ close(): Promise<void> } | undefined>;
+  openAdmin(sockets: PlaneSockets): Promise<{ close(): Promise<void> } | undefined>;
   /** Copies of the sockets of the admin server and of metrics. */
   serverSockets(): readonly ListeningSocket[];
   /** Another process has them: nothing more is accepted. */
@@ -64,6 +64,13 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
   onInForce(snapshot: Snapshot, effects: readonly PublishEffect[]): void;
   /** Called when the proxy is ready for the first time: memory of the start can be released. */
   onFirstReady(): void;
+}
+
+export interface PlaneSockets {
+  /** Listening sockets of the process before, which accepts until `DataPlane.accept`. */
+  readonly inherited?: readonly ListeningSocket[] | undefined;
+  /** Those of systemd. */
+  readonly kept: readonly ActivatedSocket[];
 }
 
 /** The parts that exist once the control is found. */
@@ -93,6 +100,7 @@ export class ProxyProcess {
   /** The newest snapshot until it is in force or refused: its listeners count for readiness. */
   #coming: Snapshot | undefined;
   #inherited: Inheritance | undefined;
+  #kept: readonly ActivatedSocket[];
   #takenBy: number | undefined;
   /** Another process has the sockets. */
   readonly #handedOver = new AbortController();
@@ -106,6 +114,7 @@ export class ProxyProcess {
   constructor(options: ProxyProcessOptions) {
     const { clock, log } = options;
     this.#options = options;
+    this.#kept = options.activated ?? [];
     this.readiness = new Readiness({
       clock,
       log,
@@ -216,12 +225,19 @@ export class ProxyProcess {
     const { source } = control;
     const { signal } = this.#ending;
     const inherited = this.#inherited = await this.#inherit(control);
+    const before = (wanted: OfferedSocket["use"]) =>
+      inherited?.sockets.filter(({ use }) => use === wanted);
+    const kept = before("kept") ?? [];
+    if (kept.length > 0) {
+      for (const { fd } of this.#kept) closeDescriptor(fd);
+      this.#kept = kept.map((socket) => ({ name: "", ...socket }));
+    }
     const plane = this.#options.createPlane(control, async (request) => {
       const available = await source.fetchCertificate(request);
       // The workers need the snapshot with the certificate before the answer.
       await this.#applying;
       return available;
-    }, inherited?.sockets.filter(({ use }) => use === "listener"));
+    }, { inherited: before("listener"), kept: this.#kept });
     this.#parts = { ...control, plane };
     if (this.#draining) this.drainListeners();
     if (!inherited) await this.#openAdmin();
@@ -290,7 +306,8 @@ export class ProxyProcess {
       await inherited.ready();
       await this.#parts?.plane.accept();
       const servers = inherited.sockets.filter(({ use }) => use === "server");
-      await (this.#admin ??= this.#options.openAdmin(servers));
+      const sockets = { inherited: servers, kept: this.#kept };
+      await (this.#admin ??= this.#options.openAdmin(sockets));
       // Before the other process does not any more: a process that starts now must find one of them.
       this.#offer();
       await inherited.serving();
@@ -319,6 +336,7 @@ export class ProxyProcess {
     return [
       ...listeners.map((socket) => ({ ...socket, use: "listener" as const })),
       ...this.#options.serverSockets().map((socket) => ({ ...socket, use: "server" as const })),
+      ...copiesOf(this.#kept).map((socket) => ({ ...socket, use: "kept" as const })),
     ];
   }
 
@@ -422,7 +440,7 @@ export class ProxyProcess {
   }
 
   async #openAdmin(): Promise<void> {
-    await (this.#admin ??= this.#options.openAdmin());
+    await (this.#admin ??= this.#options.openAdmin({ kept: this.#kept }));
   }
 
   async #closeAdmin(): Promise<void> {
@@ -453,6 +471,10 @@ export class ProxyProcess {
     const service = this.snapshot?.service;
     this.#servingBegan.abort();
     onFirstReady();
+    if (this.#kept.length > 0) {
+      const servers = this.#options.serverSockets();
+      void nameUnused(this.#kept, { plane: this.#parts?.plane, servers, log });
+    }
     log.info("ready", { proxy: this.#parts?.proxyId, service });
     notifier.ready(`serving ${service ?? ""}`);
   }

@@ -30,6 +30,7 @@ import { agentAddressText } from "../../consul/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { boundedAuthorize, createCatalogLook } from "./consul_questions.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
+import { takeActivated } from "./activation.ts";
 import { findRival, shownMode, whoseAdmin } from "./find_admin.ts";
 import { Handover } from "./handover.ts";
 import { usualIdOf } from "./find_proxy.ts";
@@ -86,6 +87,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const { rings } = writer;
   const accessRings = LogRings.create(Math.max(workers, 1), ACCESS_RING_BYTES);
   const log = createLogOutput({ clock, json, holder, ring: rings.own, wake: writer.drain });
+  const activated = standIn ? [] : takeActivated(process.env, process.pid);
   const engine = runtimeEngine();
   const stats = new Stats();
   const access = new AccessWriter({ rings: accessRings, clock, log, stats });
@@ -172,6 +174,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         engine,
         ...hooks,
       }),
+    activated,
     ...(handover && { handover }),
     serverSockets() {
       // The next process reads them when it takes over.
@@ -183,7 +186,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       admin?.leave();
       sinks?.leave();
     },
-    createPlane({ agent, source }, fetchCertificate, inherited) {
+    createPlane({ agent, source }, fetchCertificate, sockets) {
       const { idleTimeoutMs, lifetimeMs } = options;
       const plane = {
         clock,
@@ -198,7 +201,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         // deno-lint-ignore require-await -- the worker waits for the answer, so that batches do not pile up
         sendSpans: async (batch: SpanBatch, lost: number) => spans.take(batch, lost),
         onFirstUse: (upstreamId: string) => source.used([upstreamId]),
-        inherited,
+        ...sockets,
       };
       const onLines = () => {
         writer.drain();
@@ -218,9 +221,9 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         onLines,
       });
     },
-    async openAdmin(sockets) {
+    async openAdmin({ inherited: sockets, kept }) {
       await begin(sockets ? "took over from the process before" : "started");
-      inherited = sockets && new InheritedSockets(sockets, { held: false });
+      inherited = new InheritedSockets(sockets ?? [], { held: false, kept });
       if (bind.kind === "off") return undefined;
       const holderOf = (place: AdminAddress) => whoseAdmin(place, askAdmin);
       return admin = await startAdmin(view, { bind, tokenFile, holderOf, inherited }, log);

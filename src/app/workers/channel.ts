@@ -154,6 +154,8 @@ export interface WorkerStart {
   readonly accessMemory: SharedArrayBuffer;
   /** Sockets of the process before; present: the worker accepts nothing before `accept`. */
   readonly inherited?: readonly ListeningSocket[] | undefined;
+  /** As in `PlaneOptions`. */
+  readonly kept: readonly ListeningSocket[];
 }
 
 /** Calls of a worker. `start` comes first; `start`, `abandon` and `logLevel` have no result. */

@@ -223,6 +223,7 @@ class DataWorker implements RolloutMember {
       logMemory: plane.logMemory,
       accessMemory: plane.accessMemory,
       inherited: takeInherited(),
+      kept: plane.kept ?? [],
     });
     this.#channel = channel;
     const { open } = this.#options.taps;

@@ -9,7 +9,7 @@ import {
   type Stats,
   systemRandom,
 } from "../../base/mod.ts";
-import { type Engine, InheritedSockets, type ListeningSocket } from "../../net/mod.ts";
+import { type Engine, type ListeningSocket, socketsFor } from "../../net/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { type SendSpans, SpanOutbox } from "../tracing/span_outbox.ts";
 import type { AccessLines } from "../log/log_rings.ts";
@@ -123,6 +123,8 @@ export interface PlaneOptions extends Pick<ProxyOptions, Settings> {
   readonly onFirstUse?: (upstreamId: string) => void;
   /** From the process before, which accepts until {@link DataPlane.accept}. The plane takes them. */
   readonly inherited?: readonly ListeningSocket[] | undefined;
+  /** Sockets that systemd keeps open: each listener with such an address takes a copy. */
+  readonly kept?: readonly ListeningSocket[];
 }
 
 /** `-workers 0`: the data path in the main thread. */
@@ -130,7 +132,7 @@ export function createLocalPlane(
   engine: Engine,
   options: PlaneOptions & { readonly accessLines?: AccessLines },
 ): DataPlane {
-  const { accessLines, inherited } = options;
+  const { accessLines } = options;
   const counts = SharedCounts.create(1);
   const spans = new SpanOutbox(options.clock, options.sendSpans);
   const conditions = options.report &&
@@ -147,7 +149,7 @@ export function createLocalPlane(
     worker: 0,
     workers: 1,
     counts,
-    inherited: inherited && new InheritedSockets(inherited, { held: true }),
+    inherited: socketsFor(options.inherited, options.kept),
     ...(accessLines && { takeLine: accessLines.take }),
   });
   const member = new LocalMember(path, options);

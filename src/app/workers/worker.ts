@@ -7,7 +7,7 @@ import {
   systemClock,
   systemRandom,
 } from "../../base/mod.ts";
-import { InheritedSockets, runtimeEngine } from "../../net/mod.ts";
+import { runtimeEngine, socketsFor } from "../../net/mod.ts";
 import { DataPath, SharedCounts } from "../../proxy/mod.ts";
 import {
   Channel,
@@ -69,7 +69,7 @@ function path(): DataPath {
 }
 
 function start(
-  { settings, nowMs, counts, logMemory, accessMemory, inherited }: WorkerStart,
+  { settings, nowMs, counts, logMemory, accessMemory, inherited, kept }: WorkerStart,
 ): void {
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
@@ -103,7 +103,7 @@ function start(
     takeConditions: (changes) => main.ask("conditions", changes),
     takeTapped: (id, lines, dropped) => main.ask("tapped", id, lines, dropped),
     counts: new SharedCounts(counts),
-    inherited: inherited && new InheritedSockets(inherited, { held: true }),
+    inherited: socketsFor(inherited, kept),
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),
     lendCells: (key, length) => main.ask("lendCells", key, length),

@@ -1,7 +1,7 @@
 /** Descriptors of sockets: duplicated, read, and passed between processes (SCM_RIGHTS). @module */
 
 import { Buffer } from "node:buffer";
-import type { BindAddress } from "../../base/mod.ts";
+import { type BindAddress, formatAddress } from "../../base/mod.ts";
 import { addressOf, cLibrary } from "./c_library.ts";
 
 const F_DUPFD_CLOEXEC = 1030;
@@ -67,6 +67,12 @@ export function listeningAt(fd: number): BindAddress | undefined {
     default:
       return undefined;
   }
+}
+
+/** The same, as a configuration has it. */
+export function listeningAddress(fd: number): string | undefined {
+  const address = listeningAt(fd);
+  return address && formatAddress(address);
 }
 
 /** In the form of RFC 5952. */

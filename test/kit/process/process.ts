@@ -11,6 +11,8 @@ export interface ProcessOptions {
   /** Added to this process's environment; `undefined` removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
+  /** Passed on as 3, 4 and so on. */
+  readonly descriptors?: readonly number[];
   /** The name in error messages; the command's own if absent. */
   readonly name?: string;
 }
@@ -46,7 +48,7 @@ export class Process {
     this.name = options.name ?? command.split("/").at(-1) ?? command;
     const child = spawn(command, [...args], {
       env: definedOnly({ ...process.env, ...options.env }),
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["ignore", "pipe", "pipe", ...options.descriptors ?? []],
       ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     });
     this.#child = child;

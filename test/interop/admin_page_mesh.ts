@@ -21,6 +21,8 @@ export interface ShopMesh extends AsyncDisposable {
   readonly orders: Postern;
   /** A caller, to which nothing is wrong. */
   readonly checkout: Postern;
+  /** Denies requests from `source` to `orders`. */
+  deny(source: string): Promise<void>;
 }
 
 /** Starts it all, with traffic that goes on until the end. */
@@ -120,6 +122,7 @@ export async function startShopMesh(): Promise<ShopMesh> {
   return {
     orders,
     checkout,
+    deny: (source) => mesh.intention(source, "orders", "deny"),
     async [Symbol.asyncDispose]() {
       ended.abort();
       await running;

@@ -83,8 +83,15 @@ test("the page follows a sidecar at work, in both themes and at every width", as
   });
   assert.equal(await page.evaluate("document.activeElement.nodeName"), "A");
   await assertFlawless(page);
-  assert.deepEqual(page.problems, []);
   await page.look(DESK);
+  const isStreamed = () =>
+    page.evaluate<boolean>('document.querySelector("[data-last-event]").dataset.own === ""');
+  await eventually("events are streamed", isStreamed, { timeoutMs: SAY_TIMEOUT_MS });
+  // Nothing else is read any more.
+  await page.evaluate("fetch = () => new Promise(() => {}); undefined");
+  await shop.deny("mobile");
+  await says(page, "#events ~ table", /intention mobile => orders changed from .* to deny/);
+  assert.deepEqual(page.problems, []);
   await page.visit(`http://${await shop.checkout.adminAddress()}/`);
   await says(page, "header", /^checkout\b[^]*Ready[^]*Live/);
   assert.equal(await colourOf(page), FILLS.ok);

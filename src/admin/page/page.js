@@ -1,6 +1,7 @@
 /**
  * Keeps the page at `/` current: reads it again every two seconds, and changes only the parts of the
- * document that differ, so that focus, selection and scroll position stay.
+ * document that differ, so that focus, selection and scroll position stay. Events come as they happen;
+ * without that stream they are read with the rest.
  */
 
 const PERIOD_MS = 2_000;
@@ -73,6 +74,62 @@ async function refresh() {
   change(document.body, next.body);
 }
 
+const ROWS = 25;
+
+function eventRow({ seq, at, kind, text, effect, severity }) {
+  const row = document.createElement("tr");
+  row.dataset.key = seq;
+  const head = row.appendChild(document.createElement("th"));
+  head.scope = "row";
+  head.className = "time";
+  const time = head.appendChild(document.createElement("time"));
+  time.dateTime = at;
+  time.textContent = at.slice(11, 19);
+  const cell = row.appendChild(document.createElement("td"));
+  cell.className = "";
+  const mark = cell.appendChild(document.createElement("span"));
+  mark.className = `mark ${severity === "info" ? "idle" : "bad"}`;
+  mark.textContent = kind;
+  cell.append(` ${text}${effect && `: ${effect}`}`);
+  return row;
+}
+
+function showEvent(section, event) {
+  const body = section.querySelector("tbody");
+  // The table comes with the first event.
+  if (!body) return delete section.dataset.own;
+  const row = eventRow(event);
+  const known = [...body.children].find((one) => keyOf(one) === keyOf(row));
+  if (known) change(known, row);
+  else if (Number(keyOf(body.firstElementChild)) > event.seq) return;
+  else body.prepend(row);
+  while (body.children.length > ROWS) body.lastElementChild.remove();
+}
+
+let stream;
+
+/** While the stream is open the list of events is its own, and reading the page does not change it. */
+function followEvents() {
+  if (stream?.readyState === EventSource.CLOSED) stream = undefined;
+  if (document.hidden) {
+    stream?.close();
+    stream = undefined;
+  }
+  const section = document.querySelector("[data-last-event]");
+  if (!stream && !document.hidden) {
+    stream = new EventSource(`/events?follow&since=${section.dataset.lastEvent}`);
+    stream.onerror = () => delete section.dataset.own;
+    // Another process may have other events of the same numbers: all are read again.
+    stream.onopen = () => refresh().then(() => section.dataset.own = "", stream?.onerror);
+    for (const type of ["message", "changed"]) {
+      stream.addEventListener(type, ({ data }) => showEvent(section, JSON.parse(data)));
+    }
+  }
+  if (!stream) delete section.dataset.own;
+}
+
+document.addEventListener("visibilitychange", followEvents);
+
 let lostSince = "";
 
 async function run() {
@@ -80,6 +137,7 @@ async function run() {
   if (!document.hidden) {
     try {
       await refresh();
+      followEvents();
       lostSince = "";
       say("live", "Live, every 2 s");
     } catch {

@@ -50,6 +50,8 @@ export interface PageData {
   readonly defaultAction: string;
   readonly plugins: readonly PluginShown[];
   readonly events: readonly EventRow[];
+  /** Number of the last event; 0: there is none. */
+  readonly lastEvent: number;
 }
 
 /** Rows that the page shows, and the number of those that it leaves out. */
@@ -88,6 +90,7 @@ export interface PluginShown extends Pick<PluginView, "name" | "listener" | "exc
 }
 
 export interface EventRow {
+  readonly seq: number;
   readonly at: string;
   readonly kind: string;
   readonly text: string;
@@ -146,7 +149,9 @@ export async function pageData(
     intentions: firstOf(intentionsShown(view, merged.traffic), SHOWN.intentions),
     defaultAction: snapshot?.policy.defaultAction ?? "",
     plugins: merged.plugins.slice(0, SHOWN.plugins).map(pluginShown),
+    lastEvent: events.at(-1)?.seq ?? 0,
     events: events.slice(-SHOWN.events).reverse().map((event) => ({
+      seq: event.seq,
       at: dateText(event.atMs),
       kind: event.kind,
       text: event.text + (event.effect && `: ${event.effect}`),

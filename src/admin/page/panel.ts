@@ -21,9 +21,15 @@ export interface PanelRow {
   readonly cells: readonly Markup[];
 }
 
-export function panel(id: string, title: Markup, content: Markup | readonly Markup[]): Html {
+/** `attributes`: further ones of the section. */
+export function panel(
+  id: string,
+  title: Markup,
+  content: Markup | readonly Markup[],
+  attributes: Markup = "",
+): Html {
   return html`
-    <section class="panel" aria-labelledby="${id}">
+    <section class="panel" aria-labelledby="${id}" ${attributes}>
       <h2 id="${id}">${title}</h2>
       ${content}
     </section>

@@ -78,21 +78,22 @@ export function pluginsSection({ plugins }: PageData): Html | "" {
   );
 }
 
-export function eventsSection({ events }: PageData): Html {
+export function eventsSection({ events, lastEvent }: PageData): Html {
   return panel(
     "events",
     "Events",
     events.length === 0 ? html`<p class="empty">Nothing has changed so far.</p>` : table(
       "Events, newest first",
       [{ name: "time", kind: "time" }, { name: "what" }],
-      events.map(({ at, kind, text, isTrouble }) => ({
-        key: `${at} ${text}`,
+      events.map(({ seq, at, kind, text, isTrouble }) => ({
+        key: String(seq),
         cells: [
           html`<time datetime="${at}">${at.slice(11, 19)}</time>`,
           html`${mark({ level: isTrouble ? "bad" : "idle", word: kind })} ${text}`,
         ],
       })),
     ),
+    html`data-last-event="${String(lastEvent)}"`,
   );
 }
 

@@ -49,6 +49,7 @@ const PEERS: Readonly<Record<string, Peer>> = {
     package: "github.com/summerwind/h2spec/cmd/h2spec",
     binary: "h2spec",
   }),
+  "otel-collector": goPeer({ module: "otel_collector", package: ".", binary: "otel_collector" }),
   nginx: aptPeer("nginx", "nginx", "libnginx-mod-stream"),
   socat: aptPeer("socat"),
   haproxy: aptPeer("haproxy"),

@@ -6,7 +6,7 @@ import {
   INBOUND_KEY,
   type PluginUse,
   type Snapshot,
-  type TraceCollector,
+  type TelemetryCollector,
 } from "../snapshot/mod.ts";
 import { NOT_SHOWN } from "./redact.ts";
 import { envoyConfigs } from "./envoy/dump/cluster_configs.ts";
@@ -31,7 +31,7 @@ export function configDump(
 
 function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
   const { version, service, proxyId, datacenter, credentials, policy, tls } = snapshot;
-  const { accessLog, tracing } = snapshot;
+  const { accessLog, tracing, telemetry } = snapshot;
   const inbound = snapshot.inbound[INBOUND_KEY];
   return {
     version,
@@ -52,7 +52,9 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     policy: { ...policy, intentions: policy.intentions.map(shownIntention) },
     tls,
     accessLog,
-    tracing: tracing && { ...tracing, collector: shownCollector(tracing.collector) },
+    tracing: tracing && shownExport(tracing),
+    metrics: telemetry?.metrics && shownExport(telemetry.metrics),
+    logs: telemetry?.logs && shownExport(telemetry.logs),
     inbound: inbound ? withPlugins(inbound) : null,
     exposed: snapshot.exposed,
     edges: Object.fromEntries(
@@ -67,9 +69,11 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
   };
 }
 
-function shownCollector({ headers, ...collector }: TraceCollector): TraceCollector {
-  const names = Object.keys(headers);
-  return { ...collector, headers: Object.fromEntries(names.map((name) => [name, NOT_SHOWN])) };
+/** Header fields of a collector are mostly keys. */
+function shownExport<E extends { readonly collector: TelemetryCollector }>(sent: E): E {
+  const names = Object.keys(sent.collector.headers);
+  const headers = Object.fromEntries(names.map((name) => [name, NOT_SHOWN]));
+  return { ...sent, collector: { ...sent.collector, headers } };
 }
 
 /** A plugin's configuration may hold a key, under any name. */

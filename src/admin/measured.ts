@@ -60,6 +60,19 @@ async function metricFamilies(view: AdminView): Promise<readonly MetricFamily[]>
   return statsPages(view, await measuredData(view)).prometheus();
 }
 
+/** The same metrics for other forms than text; no label holds a secret. */
+export async function shownFamilies(view: AdminView): Promise<readonly MetricFamily[]> {
+  const secrets = view.secrets();
+  const families = await metricFamilies(view);
+  if (secrets.length === 0) return families;
+  const shown = (labels: Labels) =>
+    Object.fromEntries(Object.entries(labels).map(([name, text]) => [name, hide(text, secrets)]));
+  return families.map(({ list, ...family }) => ({
+    ...family,
+    list: list.map((sample) => ({ ...sample, labels: shown(sample.labels) })),
+  }));
+}
+
 /** `POST /reset_counters`: the admin server's pages count from zero; other sinks do not. */
 export class CounterReset {
   #before = new Map<string, number>();

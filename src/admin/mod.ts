@@ -3,7 +3,14 @@ export * from "./ask_admin.ts";
 export { answerStats, createAdmin } from "./admin.ts";
 export { EXIT_CODE_HEADER } from "./explain/verdict.ts";
 export { readAdminToken } from "./server/guard.ts";
-export { METRICS_TYPE, metricsPage, metricsText, type SinkStat, sinkStats } from "./measured.ts";
+export {
+  METRICS_TYPE,
+  metricsPage,
+  metricsText,
+  shownFamilies,
+  type SinkStat,
+  sinkStats,
+} from "./measured.ts";
 export { mergeListeners, withWarming } from "./merge.ts";
 export {
   type Listening,

@@ -36,6 +36,7 @@ import { type Columns, Listeners, type ListenersOptions } from "./listen/listene
 import { pluginsOf } from "./listen/listener_plugins.ts";
 import { LiveConnections, type PublishEffect } from "./core/live_connections.ts";
 import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
+import { AccessRecords, type TakeAccessRecord } from "./observe/access_records.ts";
 import { ConditionReporter } from "./observe/condition_reporter.ts";
 import { connectionLog, FailureSummary } from "./observe/failure_summary.ts";
 import { type ConnectionObserver, NO_OBSERVERS } from "./observe/observers.ts";
@@ -66,6 +67,8 @@ export interface DataPathOptions extends ListenersOptions {
   readonly heldBytes?: number;
   /** Takes the lines of the access log, including those of plugins; default: they are dropped. */
   readonly takeLine?: TakeLine;
+  /** Takes records of requests and connections for a collector; default: there is none. */
+  readonly takeAccessRecord?: TakeAccessRecord;
   /** Takes finished spans; default: there is no tracing. */
   readonly takeSpan?: TakeSpan;
   /** Takes conditions that began or ended; default: they are only logged. */
@@ -117,6 +120,7 @@ export class DataPath {
   readonly #refusals: RefusalConditions | undefined;
   #connectionLog: ConnectionObserver | undefined;
   #taps: readonly Tap[] = [];
+  #records: AccessRecords | undefined;
   #prepared: Prepared | undefined;
   /** Number of calls of `prepare`; a later call overtakes an earlier one. */
   #prepares = 0;
@@ -297,16 +301,19 @@ export class DataPath {
   }
 
   /** Observers of every listener: the traffic table, the log, and access log and tracer if there are any. */
-  #observe({ accessLog, tracing }: Snapshot): void {
-    const { takeLine, takeSpan } = this.#options;
+  #observe({ accessLog, tracing, telemetry }: Snapshot): void {
+    const { takeLine, takeSpan, takeAccessRecord: takeRecord } = this.#options;
     const facts = this.#facts;
+    const sendsRecords = telemetry?.logs?.access === true && takeRecord !== undefined;
     const isSame = facts.accessLog?.part.version === accessLog?.version &&
-      facts.tracer?.part.version === tracing?.version;
+      facts.tracer?.part.version === tracing?.version &&
+      (this.#records !== undefined) === sendsRecords;
     if (isSame && facts.observers !== NO_OBSERVERS) return;
     const { clock, log, sums } = this.#context;
     facts.accessLog = accessLog && takeLine
       ? new AccessLogger(accessLog, { clock, take: takeLine })
       : undefined;
+    this.#records = sendsRecords ? new AccessRecords({ clock, take: takeRecord }) : undefined;
     facts.tracer = tracing && takeSpan ? new Tracer(tracing, { clock, take: takeSpan }) : undefined;
     this.#connectionLog ??= connectionLog({ log, sums, clock });
     this.#observeAll();
@@ -315,7 +322,9 @@ export class DataPath {
   #observeAll(): void {
     const { accessLog, tracer } = this.#facts;
     const lines = this.#connectionLog;
-    const optional = [accessLog, tracer].filter((observer) => observer !== undefined);
+    const optional = [accessLog, tracer, this.#records].filter((observer) =>
+      observer !== undefined
+    );
     const observers = [this.#traffic, ...optional, ...this.#taps];
     this.#facts.observers = {
       connections: [...lines ? [lines] : [], ...observers.map(({ connections }) => connections)],

@@ -10,6 +10,7 @@ export type { AttemptHandler } from "./upstream/attempt.ts";
 export type { Context, RemoteAuthorize } from "./core/context.ts";
 export type { PublishEffect } from "./core/live_connections.ts";
 export type { TakeLine } from "./observe/access_logger.ts";
+export type { AccessRecord, TakeAccessRecord } from "./observe/access_records.ts";
 export type { FinishedSpan, TakeSpan } from "./observe/tracer.ts";
 export { ExchangeValue } from "./service/exchange_value.ts";
 export { PluginLayers, type PluginResponseSink } from "./service/plugin_layers.ts";

@@ -5,7 +5,7 @@ import type { Address, BindAddress } from "../base/mod.ts";
 import type { HashPolicy, RouteMatch } from "../chain/mod.ts";
 import type { HeaderChanges, LogFormat, PathRules } from "../http/mod.ts";
 import type { CertificatePair, OnDemandRules, Validation } from "../identity/mod.ts";
-import type { TracingPart } from "./tracing_part.ts";
+import type { TelemetryPart, TracingPart } from "./tracing_part.ts";
 import type { IntentionPolicy } from "../policy/mod.ts";
 
 export interface SnapshotPart {
@@ -333,6 +333,8 @@ export interface SingleParts {
   readonly accessLog: AccessLogPart | null;
   /** `null`: no spans are made, and headers that carry a trace pass through. */
   readonly tracing: TracingPart | null;
+  /** `null`: neither metrics nor logs are sent to a collector. */
+  readonly telemetry: TelemetryPart | null;
 }
 
 /** Kinds with many parts, by key. */

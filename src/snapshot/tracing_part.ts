@@ -1,4 +1,4 @@
-/** Tracing as a part of the snapshot, and what each source of configuration may say about it. @module */
+/** What goes to collectors, as parts of the snapshot, and what each source of configuration may say. @module */
 
 import type { TraceForm } from "../http/mod.ts";
 
@@ -16,7 +16,7 @@ export interface TracingPart {
   readonly propagation: TracePropagation;
   /** Connections that carry bytes have spans, too. */
   readonly connections: boolean;
-  readonly collector: TraceCollector;
+  readonly collector: TelemetryCollector;
   /** Name of the service in the spans. */
   readonly service: string;
   /** More attributes of the resource. */
@@ -31,7 +31,7 @@ export interface TracePropagation {
   readonly writesCarried: boolean;
 }
 
-export interface TraceCollector {
+export interface TelemetryCollector {
   readonly format: "otlp_json" | "otlp_protobuf" | "otlp_grpc" | "zipkin_json";
   /** `http://127.0.0.1:4318/v1/traces`. */
   readonly url: string;
@@ -48,7 +48,7 @@ export interface TraceCollector {
 /** Settings of one source; an absent member leaves the choice to the next one. */
 export interface TracingChoice {
   /** `"off"`: no spans, whatever the next source says. */
-  readonly collector?: TraceCollector | "off";
+  readonly collector?: TelemetryCollector | "off";
   readonly ratio?: number;
   readonly atMost?: number;
   readonly obeysCaller?: boolean;
@@ -56,4 +56,32 @@ export interface TracingChoice {
   readonly connections?: boolean;
   readonly service?: string;
   readonly resource?: Readonly<Record<string, string>>;
+}
+
+export type CollectorFormat = TelemetryCollector["format"];
+
+/** Metrics and logs that are sent by OTLP. */
+export interface TelemetryPart {
+  readonly version: number;
+  /** `null`: none are sent. */
+  readonly metrics: (SignalExport & { readonly intervalMs: number }) | null;
+  readonly logs: (SignalExport & { readonly access: boolean }) | null;
+}
+
+interface SignalExport {
+  readonly collector: TelemetryCollector;
+  readonly service: string;
+  readonly resource: Readonly<Record<string, string>>;
+}
+
+interface SignalChoice extends Pick<TracingChoice, "service" | "resource"> {
+  /** `"off"`: nothing is sent, whatever the next source says. */
+  readonly collector?: TelemetryCollector | "off";
+}
+
+/** As {@link TracingChoice}. */
+export interface TelemetryChoice {
+  readonly metrics?: SignalChoice & { readonly intervalMs?: number };
+  /** `access`: a record of each request, too, as in an access log. */
+  readonly logs?: SignalChoice & { readonly access?: boolean };
 }

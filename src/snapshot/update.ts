@@ -14,7 +14,14 @@ const KINDS: {
   readonly single: Readonly<Record<keyof SingleParts, true>>;
   readonly keyed: Readonly<Record<keyof KeyedParts, true>>;
 } = {
-  single: { credentials: true, policy: true, tls: true, accessLog: true, tracing: true },
+  single: {
+    credentials: true,
+    policy: true,
+    tls: true,
+    accessLog: true,
+    tracing: true,
+    telemetry: true,
+  },
   keyed: {
     certificates: true,
     validations: true,

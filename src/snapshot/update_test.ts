@@ -111,6 +111,7 @@ const BASE: Snapshot = {
   },
   accessLog: null,
   tracing: null,
+  telemetry: null,
   inbound: {
     inbound: {
       version: 1,

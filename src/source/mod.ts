@@ -14,7 +14,13 @@ export { bundle, type Bundled } from "./plugins/bundle.ts";
 export { BUNDLE_EXTENSION, formatBundle } from "./plugins/plugin_bundle.ts";
 export { PluginWatch } from "./plugins/plugin_watch.ts";
 export { troublesOf } from "./shell/source_report.ts";
-export { collectorOf, OTLP_PROTOCOLS, parseShare, ZIPKIN_PATH } from "./parts/tracing.ts";
+export {
+  collectorOf,
+  OTLP_PATHS,
+  OTLP_PROTOCOLS,
+  parseShare,
+  ZIPKIN_PATH,
+} from "./parts/tracing.ts";
 export * from "./parts/judge_credentials.ts";
 export type { SecretsReport } from "./shell/secrets_link.ts";
 export * from "./shell/source.ts";

@@ -144,6 +144,14 @@ Running
       Share of the requests without a decision of their caller that are sampled, such as 1%.
   -trace-connections
       Send a span of each connection that carries bytes, too.
+  -metrics-to URL
+      Send metrics to this collector by OTLP over HTTP, such as http://127.0.0.1:4318. off: none.
+  -metrics-interval DURATION (default: 60s)
+      Send metrics once in this time.
+  -logs-to URL
+      Send log lines to this collector by OTLP over HTTP, besides standard error. off: none.
+  -logs-access
+      Send a record of each request and connection to the collector of -logs-to, too.
   -watch-plugins
       Read the files of plugins again when one of them changes, as SIGHUP does.
 ${LOG_FLAGS}

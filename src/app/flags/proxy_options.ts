@@ -4,8 +4,8 @@ import { type FlagValues, usage } from "./parse_flags.ts";
 import { defined } from "../../base/schema.ts";
 import { type Address, canonicalIpText, type LogLevel } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
-import type { TracingChoice } from "../../snapshot/mod.ts";
-import { readTracing } from "./trace_options.ts";
+import type { TelemetryChoice, TracingChoice } from "../../snapshot/mod.ts";
+import { readTelemetry } from "./trace_options.ts";
 import { readServersFlags } from "./servers_flags.ts";
 import {
   badValue,
@@ -90,6 +90,7 @@ export interface ProxyOptions {
   readonly syslog?: string;
   /** Absent: the configuration decides alone. */
   readonly tracing?: TracingChoice;
+  readonly telemetry?: TelemetryChoice;
   /** Files of plugins are read again when one of them changes. */
   readonly watchPlugins: boolean;
   /** Logged at start: flags that do nothing. */
@@ -126,7 +127,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   }
   const agentFlags = readAgentFlags(flags);
   const serversFlags = readServersFlags(flags, agentFlags, warnings);
-  const { tracing, warnings: unused } = readTracing(flags, flags.env);
+  const { tracing, telemetry, warnings: unused } = readTelemetry(flags, flags.env);
   warnings.push(...unused);
   return defined({
     mode,
@@ -156,6 +157,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     logJson: flags.on("log-json"),
     syslog: flags.text("syslog"),
     tracing,
+    telemetry,
     watchPlugins: flags.on("watch-plugins"),
     warnings,
   });

@@ -25,6 +25,8 @@ interface LogOutputOptions {
   readonly holder: LevelHolder;
   readonly ring: LogRing;
   readonly wake: () => void;
+  /** Takes every line besides. */
+  readonly also?: (record: LogRecord) => void;
 }
 
 /** Lines are joined for this time, so that not each of thousands a second wakes the writer. */
@@ -65,12 +67,13 @@ export function isJournal(
 }
 
 export function createLogOutput(options: LogOutputOptions): Log {
-  const { clock, json, holder, ring, wake } = options;
+  const { clock, json, holder, ring, wake, also } = options;
   const format = lineFormat(json);
   const encoder = new TextEncoder();
   let timed = false;
   const emit = (record: LogRecord) => {
     ring.put(encoder.encode(`${format(record)}\n`));
+    also?.(record);
     // Warnings and errors are written at once.
     if (record.level === "warn" || record.level === "error") return wake();
     if (timed) return;

@@ -75,8 +75,9 @@ export async function createControl(
   const reporting = report && { report };
   const pluginWatch = options.watchPlugins ? new PluginWatch(clock) : undefined;
   if (mode.kind === "config") {
-    const { strictSpiffeChain, idleTimeoutMs, lifetimeMs, tracing } = options;
-    const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs, tracing, env: deps.env };
+    const { strictSpiffeChain, idleTimeoutMs, lifetimeMs, tracing, telemetry } = options;
+    const { env } = deps;
+    const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs, tracing, telemetry, env };
     // Read once now, so that a bad file fails before anything is started.
     await readFileConfig(mode.file, settings);
     const source = new FileSource({
@@ -129,6 +130,7 @@ export async function createControl(
     idleTimeoutMs: options.idleTimeoutMs,
     lifetimeMs: options.lifetimeMs,
     tracing: options.tracing,
+    telemetry: options.telemetry,
     env: deps.env,
     pluginWatch,
     createSecretStore: () => createSecretStore(deps),

@@ -37,8 +37,7 @@ import { usualIdOf } from "./find_proxy.ts";
 import { createLogOutput, createLogWriter, exitCodeOf, lastWords } from "../log/log_output.ts";
 import { ACCESS_RING_BYTES, createAccessLines, LogRings } from "../log/log_rings.ts";
 import { accessTargetOf, AccessWriter } from "../log/access_writer.ts";
-import type { SpanBatch } from "../tracing/span_outbox.ts";
-import { SpanExporter } from "../tracing/span_exporter.ts";
+import { Telemetry } from "../telemetry/telemetry.ts";
 import { openSyslog } from "../log/syslog.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane } from "../workers/plane.ts";
@@ -86,18 +85,27 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const writer = createLogWriter({ clock, json, workers, ...(write && { write }) });
   const { rings } = writer;
   const accessRings = LogRings.create(Math.max(workers, 1), ACCESS_RING_BYTES);
-  const log = createLogOutput({ clock, json, holder, ring: rings.own, wake: writer.drain });
+  const log = createLogOutput({
+    clock,
+    json,
+    holder,
+    ring: rings.own,
+    wake: writer.drain,
+    also: (record) => telemetry?.takeLine(record),
+  });
   const activated = standIn ? [] : takeActivated(process.env, process.pid);
   const engine = runtimeEngine();
   const stats = new Stats();
   const access = new AccessWriter({ rings: accessRings, clock, log, stats });
-  const spans = new SpanExporter({
+  const telemetry: Telemetry | undefined = new Telemetry({
     clock,
     random: systemRandom,
     log,
     stats,
     engine,
     version: VERSION,
+    env,
+    view: () => view,
   });
   const linesLost = stats.counter(
     "log_lines_dropped_total",
@@ -198,8 +206,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         lifetimeMs,
         remoteAuthorize: boundedAuthorize(agent),
         fetchCertificate,
-        // deno-lint-ignore require-await -- the worker waits for the answer, so that batches do not pile up
-        sendSpans: async (batch: SpanBatch, lost: number) => spans.take(batch, lost),
+        sendTelemetry: telemetry.take,
         onFirstUse: (upstreamId: string) => source.used([upstreamId]),
         ...sockets,
       };
@@ -231,7 +238,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     findRival: (proxyId) => findRival(proxyId, { ask: askAdmin, own: admin?.address }),
     onInForce(snapshot, effects) {
       access.set(accessTargetOf(snapshot));
-      spans.set(snapshot);
+      telemetry.set(snapshot);
       const events = inForce
         ? snapshotEvents(inForce, snapshot, effects)
         : [firstSnapshotEvent(snapshot)];
@@ -352,7 +359,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     signals.off();
     await servers?.close();
     await sinks?.close();
-    await Promise.all([access.close(), spans.close(), eventStore?.close()]);
+    await Promise.all([access.close(), telemetry.close(), eventStore?.close()]);
   }
 }
 

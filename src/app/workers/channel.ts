@@ -22,7 +22,7 @@ import type {
   TakeTapped,
   ViewOptions,
 } from "../../proxy/mod.ts";
-import type { SendSpans } from "../tracing/span_outbox.ts";
+import type { SendTelemetry } from "../telemetry/outbox.ts";
 import type { ProgramStart } from "./spawn_process.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
@@ -187,7 +187,7 @@ export interface MainCalls {
   lines(): void;
   /** An idle upstream is used. */
   firstUse(upstreamId: string): void;
-  spans: SendSpans;
+  telemetry: SendTelemetry;
   conditions: TakeConditions;
   tapped: TakeTapped;
   authorize: RemoteAuthorize;

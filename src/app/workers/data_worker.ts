@@ -188,7 +188,7 @@ class DataWorker implements RolloutMember {
       ready: () => this.#runs(thread, channel),
       lines: onLines,
       firstUse: (upstreamId) => onFirstUse?.(upstreamId),
-      spans: plane.sendSpans,
+      telemetry: plane.sendTelemetry,
       conditions: (changes) => Promise.resolve(conditions.take(worker, changes)),
       tapped: (id, lines, dropped) => Promise.resolve(taps.take(id, lines, dropped)),
       authorize: plane.remoteAuthorize,

@@ -213,7 +213,7 @@ function fakePlane(count: number, answers: Partial<WorkerCalls> = {}) {
     idleTimeoutMs: 0,
     lifetimeMs: 0,
     remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "there is no agent" }),
-    sendSpans: () => Promise.resolve(),
+    sendTelemetry: () => Promise.resolve(),
     fetchCertificate: () => Promise.resolve(false),
     onFirstUse: (upstreamId) => void firstUses.push(upstreamId),
     createWorker: () => {

@@ -11,7 +11,8 @@ import {
 } from "../../base/mod.ts";
 import { type Engine, type ListeningSocket, socketsFor } from "../../net/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import { type SendSpans, SpanOutbox } from "../tracing/span_outbox.ts";
+import { LogOutbox } from "../telemetry/log_outbox.ts";
+import { type SendTelemetry, spanOutbox } from "../telemetry/outbox.ts";
 import type { AccessLines } from "../log/log_rings.ts";
 import {
   type Columns,
@@ -117,8 +118,8 @@ export interface PlaneOptions extends Pick<ProxyOptions, Settings> {
   readonly remoteAuthorize: RemoteAuthorize;
   /** Resolves when a snapshot with the certificate has been handed to {@link Rollout.apply}. */
   readonly fetchCertificate: FetchCertificate;
-  /** Takes the finished spans of data paths. */
-  readonly sendSpans: SendSpans;
+  /** Takes the finished spans and access records of data paths. */
+  readonly sendTelemetry: SendTelemetry;
   /** Called at once when an idle upstream is used. */
   readonly onFirstUse?: (upstreamId: string) => void;
   /** From the process before, which accepts until {@link DataPlane.accept}. The plane takes them. */
@@ -134,7 +135,8 @@ export function createLocalPlane(
 ): DataPlane {
   const { accessLines } = options;
   const counts = SharedCounts.create(1);
-  const spans = new SpanOutbox(options.clock, options.sendSpans);
+  const spans = spanOutbox(options.clock, options.sendTelemetry);
+  const logs = new LogOutbox(options.clock, options.sendTelemetry);
   const conditions = options.report &&
     new WorkerConditions({ ...options, report: options.report, workers: 1 });
   const path = new DataPath({
@@ -143,6 +145,7 @@ export function createLocalPlane(
       takeConditions: (changes) => Promise.resolve(conditions.take(0, changes)),
     }),
     takeSpan: spans.take,
+    takeAccessRecord: logs.takeAccess,
     takeTapped: (id, lines, dropped) => Promise.resolve(taps.take(id, lines, dropped)),
     engine,
     random: systemRandom,
@@ -152,7 +155,7 @@ export function createLocalPlane(
     inherited: socketsFor(options.inherited, options.kept),
     ...(accessLines && { takeLine: accessLines.take }),
   });
-  const member = new LocalMember(path, options);
+  const member = new LocalMember(path, logs, options);
   const taps = new OpenTaps((open) => path.setTaps(open));
   return {
     rollout: new Rollout({ ...options, counts, members: [member] }),
@@ -176,6 +179,7 @@ export function createLocalPlane(
       await path.drain(timeoutMs, how);
       accessLines?.flush();
       spans.flush();
+      logs.flush();
     },
     close: () => path.close(),
   };
@@ -184,11 +188,13 @@ export function createLocalPlane(
 class LocalMember implements RolloutMember {
   published: Snapshot | undefined;
   readonly #path: DataPath;
+  readonly #logs: LogOutbox;
   readonly #log: Log;
   readonly #container: FailureContainer;
 
-  constructor(path: DataPath, { log, clock }: PlaneOptions) {
+  constructor(path: DataPath, logs: LogOutbox, { log, clock }: PlaneOptions) {
     this.#path = path;
+    this.#logs = logs;
     this.#log = log;
     const nowMs = () => clock.monotonic();
     this.#container = new FailureContainer({ log, stats: path.stats, nowMs });
@@ -203,6 +209,7 @@ class LocalMember implements RolloutMember {
 
   publish(snapshot: Snapshot, columns: Columns): Promise<readonly PublishEffect[]> {
     this.published = snapshot;
+    this.#logs.set(snapshot.telemetry);
     return this.#path.publish(columns);
   }
 

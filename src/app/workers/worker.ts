@@ -20,7 +20,8 @@ import { FailureContainer } from "./contain_failures.ts";
 import { type AccessLines, createAccessLines, LogRings } from "../log/log_rings.ts";
 import { createLogOutput } from "../log/log_output.ts";
 import { heapSamples } from "./process_samples.ts";
-import { SpanOutbox } from "../tracing/span_outbox.ts";
+import { LogOutbox } from "../telemetry/log_outbox.ts";
+import { type SendTelemetry, type SpanOutbox, spanOutbox } from "../telemetry/outbox.ts";
 import { spawnProcess } from "./spawn_process.ts";
 import { trimWhenQuiet } from "./quiet_trim.ts";
 
@@ -28,12 +29,14 @@ const holder: LevelHolder = { level: "info" };
 let started: DataPath | undefined;
 let accessLines: AccessLines | undefined;
 let spans: SpanOutbox | undefined;
+let logs: LogOutbox | undefined;
 let container: FailureContainer | undefined;
 
 const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown as Port, {
   start,
   prepare(update) {
     container?.expect(update);
+    if (update.telemetry !== undefined) logs?.set(update.telemetry);
     return path().prepare(update);
   },
   publish: (columns) => path().publish(columns),
@@ -57,6 +60,7 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
     await path().drain(timeoutMs, options);
     accessLines?.flush();
     spans?.flush();
+    logs?.flush();
   },
   logLevel(level) {
     holder.level = level;
@@ -78,12 +82,15 @@ function start(
   const wakeFor = (rings: LogRings) => () => {
     if (rings.call()) main.tell("lines");
   };
+  const send: SendTelemetry = (batch, lost) => main.ask("telemetry", batch, lost);
+  logs = new LogOutbox(systemClock, send);
   const log = createLogOutput({
     clock: systemClock,
     json: settings.logJson,
     holder,
     ring: rings.of(settings.worker),
     wake: wakeFor(rings),
+    also: logs.takeLine,
   });
   const accessRings = new LogRings(accessMemory);
   accessLines = createAccessLines({
@@ -91,7 +98,7 @@ function start(
     ring: accessRings.of(settings.worker),
     wake: wakeFor(accessRings),
   });
-  spans = new SpanOutbox(systemClock, (batch, lost) => main.ask("spans", batch, lost));
+  spans = spanOutbox(systemClock, send);
   started = new DataPath({
     ...settings,
     engine,
@@ -100,6 +107,7 @@ function start(
     log,
     takeLine: accessLines.take,
     takeSpan: spans.take,
+    takeAccessRecord: logs.takeAccess,
     takeConditions: (changes) => main.ask("conditions", changes),
     takeTapped: (id, lines, dropped) => main.ask("tapped", id, lines, dropped),
     counts: new SharedCounts(counts),

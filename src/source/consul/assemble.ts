@@ -19,7 +19,7 @@ import { intentionsFor, judgeTokens, refusedIntentions } from "./token_providers
 import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
-import { tracingPart } from "../parts/tracing.ts";
+import { telemetryPart, tracingPart } from "../parts/tracing.ts";
 import { protocolOf } from "../parts/http_rules.ts";
 import {
   NOTHING_HELD,
@@ -35,6 +35,7 @@ import {
   type PolicyPart,
   type Refusal,
   type Snapshot,
+  type TelemetryChoice,
   type TlsPart,
   type TracingChoice,
 } from "../../snapshot/mod.ts";
@@ -91,6 +92,7 @@ export interface AssembleOptions extends UpstreamOptions {
   /** Absent: the registration lists none. */
   readonly plugins?: RegisteredLists;
   readonly tracing?: TracingChoice | undefined;
+  readonly telemetry?: TelemetryChoice | undefined;
 }
 
 export interface Assembled extends MadeSnapshot {
@@ -225,6 +227,11 @@ export function assemble(
     tls,
     accessLog: accessLogPart(registration.accessLogs, context),
     tracing: tracingPart(options.tracing, registration.tracing, {
+      previous,
+      version,
+      service: registration.service,
+    }),
+    telemetry: telemetryPart(options.telemetry, undefined, {
       previous,
       version,
       service: registration.service,

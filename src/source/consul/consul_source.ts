@@ -157,6 +157,7 @@ class ConsulReader implements FactsReader {
       held: hold(this.#plans),
       plugins: this.#plugins.held,
       tracing: options.tracing,
+      telemetry: options.telemetry,
     });
     return {
       ...this.#assembled,

@@ -10,7 +10,7 @@ import { INBOUND_HTTP, PROTOCOL, UPSTREAM_HTTP } from "./file_http.ts";
 import type { AccessLogPart, Content, TlsVersion } from "../../snapshot/mod.ts";
 import type { LogFormat } from "../../http/mod.ts";
 import { formatFault } from "../parts/access_logs.ts";
-import { FILE_TRACING } from "./file_tracing.ts";
+import { FILE_LOGS, FILE_METRICS, FILE_TRACING } from "./file_tracing.ts";
 
 const Identity = object({
   service: name(),
@@ -206,6 +206,8 @@ export const FILE_CONFIG = object({
   defaultAction: v.optional(v.picklist(["allow", "deny"], 'must be "allow" or "deny"'), "deny"),
   accessLog: v.optional(FILE_ACCESS_LOG),
   tracing: v.optional(FILE_TRACING),
+  metrics: v.optional(FILE_METRICS),
+  logs: v.optional(FILE_LOGS),
   tls: v.optional(
     object({
       incoming: v.optional(TlsDirection, {}),

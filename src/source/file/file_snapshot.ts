@@ -10,7 +10,7 @@ import { intentionsOf } from "./file_intentions.ts";
 import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
 import { judgePems } from "../parts/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../parts/own_credentials.ts";
-import { tracingPart } from "../parts/tracing.ts";
+import { telemetryPart, tracingPart } from "../parts/tracing.ts";
 import { keepCode, pluginUses } from "../plugins/read_plugins.ts";
 import type { MadeSnapshot, MakeContext } from "../shell/facts_reader.ts";
 import type { SourceOptions } from "../shell/source_shell.ts";
@@ -35,7 +35,7 @@ import {
 interface FileSnapshotInput
   extends
     Pick<MakeContext, "previous">,
-    Pick<SourceOptions, "tracing">,
+    Pick<SourceOptions, "tracing" | "telemetry">,
     Required<Pick<SourceOptions, "strictSpiffeChain" | "idleTimeoutMs" | "lifetimeMs">> {
   readonly held: HeldSecrets;
   readonly nowMs: number;
@@ -100,6 +100,11 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): Made
       ? keepPart<AccessLogPart>(previous?.accessLog, config.accessLog, version)
       : null,
     tracing: tracingPart(input.tracing, config.tracing, { previous, version, service }),
+    telemetry: telemetryPart(
+      input.telemetry,
+      defined({ metrics: config.metrics, logs: config.logs }),
+      { previous, version, service },
+    ),
     inbound: inbound && opens(inboundKey)
       ? {
         [INBOUND_KEY]: keepPart<InboundPart>(

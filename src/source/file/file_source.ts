@@ -87,6 +87,7 @@ class FileConfigReader implements FactsReader {
       idleTimeoutMs,
       lifetimeMs,
       tracing: this.#options.tracing,
+      telemetry: this.#options.telemetry,
     });
     const { service } = config;
     return {

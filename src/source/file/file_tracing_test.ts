@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as v from "valibot";
-import { FILE_TRACING } from "./file_tracing.ts";
+import { FILE_LOGS, FILE_METRICS, FILE_TRACING } from "./file_tracing.ts";
 
 for (
   const [given, wanted] of [
@@ -44,3 +44,19 @@ for (
   test(`tracing of a configuration file refuses ${JSON.stringify(given)}`, () =>
     assert.throws(() => v.parse(FILE_TRACING, given), reason));
 }
+
+test("metrics and logs of a configuration file", () => {
+  const collector = { format: "otlp_json", headers: {} };
+  const to = { to: "http://c:4318", protocol: "http/json" };
+  assert.deepEqual(v.parse(FILE_METRICS, { ...to, interval: "10s", service: "front" }), {
+    collector: { ...collector, url: "http://c:4318/v1/metrics" },
+    intervalMs: 10_000,
+    service: "front",
+  });
+  assert.deepEqual(v.parse(FILE_LOGS, { ...to, access: true }), {
+    collector: { ...collector, url: "http://c:4318/v1/logs" },
+    access: true,
+  });
+  assert.throws(() => v.parse(FILE_METRICS, { ...to, interval: "1ms" }), /from 1000ms/);
+  assert.throws(() => v.parse(FILE_LOGS, { ...to, sample: "1%" }), /not known here/);
+});

@@ -1,10 +1,12 @@
-/** The tracing of a proxy: what its process was started with counts before its configuration. @module */
+/** What a proxy sends to collectors: what its process was started with counts before its configuration. @module */
 
 import { TRACE_FORMS } from "../../http/mod.ts";
 import {
   type Content,
   keepPart,
-  type TraceCollector,
+  type TelemetryChoice,
+  type TelemetryCollector,
+  type TelemetryPart,
   type TracePropagation,
   type TracingChoice,
   type TracingPart,
@@ -37,11 +39,42 @@ export function tracingPart(
   return keepPart<TracingPart>(previous?.tracing, content, version);
 }
 
-const OTLP_PATH = "/v1/traces";
+const INTERVAL_MS = 60_000;
+
+/** `null`: neither metrics nor logs are sent. */
+export function telemetryPart(
+  process: TelemetryChoice = {},
+  configured: TelemetryChoice = {},
+  { previous, version, service }: Omit<PartContext, "refused"> & { readonly service: string },
+): TelemetryPart | null {
+  const metrics = signalOf(process.metrics, configured.metrics, service);
+  const logs = signalOf(process.logs, configured.logs, service);
+  if (!metrics && !logs) return null;
+  const content: Content<TelemetryPart> = {
+    metrics: metrics && { intervalMs: INTERVAL_MS, ...metrics },
+    logs: logs && { access: false, ...logs },
+  };
+  return keepPart<TelemetryPart>(previous?.telemetry, content, version);
+}
+
+function signalOf<Choice extends NonNullable<TelemetryChoice["metrics" | "logs"]>>(
+  process: Choice | undefined,
+  configured: Choice | undefined,
+  service: string,
+) {
+  const { collector = "off", ...choice } = { service, ...configured, ...process } as
+    & Choice
+    & { readonly service: string };
+  if (collector === "off") return null;
+  const resource = { ...configured?.resource, ...process?.resource };
+  return { ...choice, collector, resource };
+}
+
+export const OTLP_PATHS = { traces: "/v1/traces", metrics: "/v1/metrics", logs: "/v1/logs" };
 export const ZIPKIN_PATH = "/api/v2/spans";
 
 /** OpenTelemetry's names of the protocols of OTLP. */
-export const OTLP_PROTOCOLS: Readonly<Record<string, TraceCollector["format"]>> = {
+export const OTLP_PROTOCOLS: Readonly<Record<string, TelemetryCollector["format"]>> = {
   "http/protobuf": "otlp_protobuf",
   "http/json": "otlp_json",
   grpc: "otlp_grpc",
@@ -57,11 +90,12 @@ export function parseShare(text: string): number | undefined {
 /** A text is the reason why there is none. `addsPath`: to an address without a path, or to any. */
 export function collectorOf(
   text: string,
-  { addsPath, headers = {} }: {
+  { addsPath, path = OTLP_PATHS.traces, headers = {} }: {
     readonly addsPath: "to_bare" | "always" | "never";
+    readonly path?: string;
     readonly headers?: Readonly<Record<string, string>>;
   },
-): TraceCollector | string {
+): TelemetryCollector | string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "http:" && url?.protocol !== "https:") {
     return "want an address such as http://127.0.0.1:4318";
@@ -71,7 +105,11 @@ export function collectorOf(
   }
   url.hash = "";
   const isBare = url.pathname === "/" && addsPath === "to_bare";
-  if (isBare || addsPath === "always") url.pathname = url.pathname.replace(/\/$/, "") + OTLP_PATH;
-  const format = url.pathname.endsWith(ZIPKIN_PATH) ? "zipkin_json" : "otlp_protobuf";
+  if (isBare || addsPath === "always") url.pathname = url.pathname.replace(/\/$/, "") + path;
+  const isZipkin = url.pathname.endsWith(ZIPKIN_PATH);
+  if (isZipkin && path !== OTLP_PATHS.traces) {
+    return "Zipkin takes spans only; give an address of OTLP";
+  }
+  const format = isZipkin ? "zipkin_json" : "otlp_protobuf";
   return { format, url: url.href, headers };
 }

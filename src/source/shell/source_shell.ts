@@ -24,6 +24,7 @@ import {
   type Refusal,
   sameContent,
   type Snapshot,
+  type TelemetryChoice,
   type TracingChoice,
 } from "../../snapshot/mod.ts";
 import {
@@ -64,6 +65,7 @@ export interface SourceOptions {
   readonly strictSpiffeChain?: boolean;
   /** Tracing as the process was started; it counts before the configuration. Absent: the configuration's. */
   readonly tracing?: TracingChoice | undefined;
+  readonly telemetry?: TelemetryChoice | undefined;
   /** Upstream connections without a byte; default 1 h, as Envoy's. 0: never. */
   readonly idleTimeoutMs?: number;
   /** Upstream connections at all; default 0: for ever. */

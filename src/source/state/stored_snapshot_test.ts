@@ -25,6 +25,12 @@ const HTTP = {
   streamIdleTimeoutMs: 300_000,
   showDenials: "code",
 } as const;
+const COLLECTOR = {
+  format: "otlp_json",
+  url: "http://collector/",
+  headers: { key: "k" },
+  files: { ca: "/ca", certificate: "/cert", key: "/key" },
+} as const;
 const LOCAL = { kind: "tcp", host: "127.0.0.1", port: 8080 } as const;
 const LISTENER = { credentials: "own", handshakeTimeoutMs: 10_000 };
 const MATCH = { name: "a", kind: "exact", value: "b", ignoreCase: true, invert: false } as const;
@@ -172,14 +178,24 @@ const EVERYTHING: Whole<StoredState> = {
       sampling: { ratio: 1, atMost: 1, obeysCaller: true },
       propagation: { read: ["b3"], write: ["b3"], writesCarried: false },
       connections: false,
-      collector: {
-        format: "otlp_json",
-        url: "http://collector/",
-        headers: { key: "k" },
-        files: { ca: "/ca", certificate: "/cert", key: "/key" },
-      },
+      collector: COLLECTOR,
       service: "web",
       resource: { zone: "a" },
+    },
+    telemetry: {
+      version: 1,
+      metrics: {
+        collector: COLLECTOR,
+        service: "web",
+        resource: { zone: "a" },
+        intervalMs: 60_000,
+      },
+      logs: {
+        collector: COLLECTOR,
+        service: "web",
+        resource: { zone: "a" },
+        access: true,
+      },
     },
     inbound: {
       inbound: {
@@ -333,7 +349,7 @@ test("the format of a stored state rises whenever the types of what is stored ch
   const [, format] = /"schema":(\d+)/.exec(formatStored(EVERYTHING)) ?? [];
   assert.equal(
     `${format} ${shape.slice(0, 16)}`,
-    "10 0cc4f1c22cc021e2",
+    "11 6a2c196dc5b89594",
     "what is stored has changed: raise FORMAT in store.ts, and write both here",
   );
 });
@@ -343,8 +359,8 @@ const DIGEST = /"sha256":"([0-9a-f]+)"/.exec(TEXT)?.[1] ?? "";
 
 for (
   const [name, text, shown] of [
-    ["an older version", '{"schema":9,"savedAtMs":0,"snapshot":{}}', "9"],
-    ["a newer version", TEXT.replace('"schema":10', '"schema":11'), "11"],
+    ["an older version", '{"schema":10,"savedAtMs":0,"snapshot":{}}', "10"],
+    ["a newer version", TEXT.replace('"schema":11', '"schema":12'), "12"],
     ["a version without a number", '{"snapshot":"password"}', "unknown"],
     ["another program", "password", "unknown"],
     ["nobody", "", "unknown"],
@@ -353,7 +369,7 @@ for (
   test(`parseStored() refuses what ${name} wrote, whatever else is in it`, () => {
     assert.deepEqual(parseStored(text), {
       kind: "invalid",
-      reason: `another version wrote it: its format is ${shown}, and this one reads 10`,
+      reason: `another version wrote it: its format is ${shown}, and this one reads 11`,
     });
   });
 }
@@ -362,7 +378,7 @@ for (
   const [name, text] of [
     ["is cut short", TEXT.slice(0, TEXT.length / 2)],
     ["lacks its last character", TEXT.slice(0, -1)],
-    ["ends before its digest", '{"schema":10,"sha256":"0123'],
+    ["ends before its digest", '{"schema":11,"sha256":"0123'],
     ["has no digest", TEXT.replace(`"sha256":"${DIGEST}",`, "")],
     ["has another digest", TEXT.replace(DIGEST, "0".repeat(64))],
     ["has a longer digest", TEXT.replace(DIGEST, `${DIGEST}00`)],

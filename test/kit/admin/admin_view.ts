@@ -88,6 +88,7 @@ export function fakeAdminView(): FakeAdminView {
     },
     accessLog: null,
     tracing: null,
+    telemetry: null,
     inbound: {
       inbound: inboundOf({ local: { kind: "tcp", host: "127.0.0.1", port: 8080 } }, 21_000),
     },

@@ -79,6 +79,7 @@ export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
     pluginCode: {},
     accessLog: null,
     tracing: null,
+    telemetry: null,
     inbound: local ? { inbound: inboundOf({ local }, options.inboundPort) } : {},
     ...declared(...upstreams),
     targets: Object.fromEntries(targets.map((part) => [part.key, part])),

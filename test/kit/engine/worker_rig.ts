@@ -83,7 +83,7 @@ export async function startWorkerRig(
     maxConnections: options.maxConnections ?? 1_000,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
-    sendSpans: () => Promise.resolve(),
+    sendTelemetry: () => Promise.resolve(),
     remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "no intentions" }),
     fetchCertificate: () => Promise.resolve(false),
     createWorker: () => {

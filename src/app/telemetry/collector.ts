@@ -21,7 +21,8 @@ import {
   type ResponseEvents,
   type ResponseHead,
 } from "../../http/mod.ts";
-import type { TraceCollector } from "../../snapshot/mod.ts";
+import type { TelemetryCollector } from "../../snapshot/mod.ts";
+import type { Signal } from "./otlp.ts";
 
 export type CollectorOutcome =
   | { readonly kind: "taken" }
@@ -59,15 +60,28 @@ const PASSING_GRPC: ReadonlySet<number> = new Set([
   GRPC_STATUS.unavailable,
   GRPC_STATUS.dataLoss,
 ]);
-const EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+const SERVICES: Readonly<Record<Signal, string>> = {
+  spans: "trace.v1.TraceService",
+  metrics: "metrics.v1.MetricsService",
+  logs: "logs.v1.LogsService",
+};
+
+const NO_PIPELINE = "; it has no pipeline for this signal, or the address has another path";
+const NO_HEADERS = "; give the header fields that it wants, as by OTEL_EXPORTER_OTLP_HEADERS";
 
 /** Throws `config_invalid` where the files for TLS cannot be used. */
-export function openCollector(collector: TraceCollector, deps: CollectorDeps): CollectorLink {
+export function openCollector(
+  collector: TelemetryCollector,
+  signal: Signal,
+  deps: CollectorDeps,
+): CollectorLink {
   const url = new URL(collector.url);
   const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
   const tls = url.protocol === "https:" ? tlsOf(collector, host, deps.clock) : null;
   const place = { url, host, tls, headers: collector.headers };
-  return collector.format === "otlp_grpc" ? new GrpcLinkTo(place, deps) : new HttpLink(place, deps);
+  return collector.format === "otlp_grpc"
+    ? new GrpcLinkTo(place, signal, deps)
+    : new HttpLink(place, deps);
 }
 
 interface CollectorPlace {
@@ -77,7 +91,7 @@ interface CollectorPlace {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-function tlsOf({ files = {} }: TraceCollector, host: string, clock: Clock): DialTls {
+function tlsOf({ files = {} }: TelemetryCollector, host: string, clock: Clock): DialTls {
   const { ca: caFile = "", certificate: certFile = "", key: keyFile = "" } = files;
   const texts = readTlsFiles({
     caFile,
@@ -105,8 +119,10 @@ function portOf({ url: { port }, tls }: CollectorPlace): number {
 
 class GrpcLinkTo implements CollectorLink {
   readonly #channel: GrpcChannel;
+  readonly #method: string;
 
-  constructor(place: CollectorPlace, deps: CollectorDeps) {
+  constructor(place: CollectorPlace, signal: Signal, deps: CollectorDeps) {
+    this.#method = `/opentelemetry.proto.collector.${SERVICES[signal]}/Export`;
     const { host, tls, headers } = place;
     this.#channel = new GrpcChannel({
       ...deps,
@@ -122,7 +138,7 @@ class GrpcLinkTo implements CollectorLink {
   post(_headers: unknown, body: Uint8Array): Promise<CollectorOutcome> {
     return new Promise((resolve) => {
       const bytes = { encode: (message: Uint8Array) => message, decode: () => undefined };
-      const call = this.#channel.open(EXPORT, bytes, {
+      const call = this.#channel.open(this.#method, bytes, {
         // A partial success has no remedy.
         onMessage() {},
         onEnd: (status) => resolve(outcomeOfCall(status)),
@@ -140,7 +156,12 @@ class GrpcLinkTo implements CollectorLink {
 function outcomeOfCall(status: GrpcStatus): CollectorOutcome {
   if (status.code === GRPC_STATUS.ok) return { kind: "taken" };
   const kind = PASSING_GRPC.has(status.code) ? "unreachable" : "refused";
-  return { kind, reason: formatStatus(status) };
+  const fix = status.code === GRPC_STATUS.unimplemented
+    ? NO_PIPELINE
+    : status.code === GRPC_STATUS.unauthenticated
+    ? NO_HEADERS
+    : "";
+  return { kind, reason: formatStatus(status) + fix };
 }
 
 class HttpLink implements CollectorLink {
@@ -194,7 +215,8 @@ class HttpLink implements CollectorLink {
 
 function outcomeOf({ status, fields }: ResponseHead, nowMs: number): CollectorOutcome {
   if (status >= 200 && status < 300) return { kind: "taken" };
-  const reason = `the collector answered ${status}`;
+  const fix = status === 404 ? NO_PIPELINE : status === 401 || status === 403 ? NO_HEADERS : "";
+  const reason = `the collector answered ${status}${fix}`;
   if (!PASSING.has(status)) return { kind: "refused", reason };
   const afterMs = retryAfterMs(fieldOf(fields, "retry-after") ?? "", nowMs);
   return { kind: "unreachable", reason, ...(afterMs !== undefined && { afterMs }) };

@@ -6,9 +6,9 @@ import { startTestCollector } from "../../../test/kit/wire/collector.ts";
 import { Stats, systemClock, systemRandom } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
 import type { FinishedSpan } from "../../proxy/mod.ts";
-import type { TraceCollector, TracingPart } from "../../snapshot/mod.ts";
-import { SpanExporter } from "./span_exporter.ts";
-import { SpanOutbox } from "./span_outbox.ts";
+import type { TelemetryCollector } from "../../snapshot/mod.ts";
+import { Exporter } from "./exporter.ts";
+import { spanOutbox } from "./outbox.ts";
 
 const SPAN: FinishedSpan = {
   traceId: "0af7651916cd43dd8448eb211c80319c",
@@ -24,29 +24,24 @@ const SPAN: FinishedSpan = {
   error: "endpoint_refused",
 };
 
-function startExporter(collector: TraceCollector) {
+function startExporter(collector: TelemetryCollector) {
   const stats = new Stats();
   const { log, lines } = recordingLog();
-  const exporter = new SpanExporter({
+  const exporter = new Exporter("spans", {
     clock: systemClock,
     random: systemRandom,
     log,
     stats,
     engine: runtimeEngine(),
-    version: "9.9.9",
   });
-  const tracing: TracingPart = {
-    version: 1,
-    sampling: { ratio: 1, atMost: 1, obeysCaller: true },
-    propagation: { read: [], write: [], writesCarried: false },
-    connections: false,
-    collector,
-    service: "db",
-    resource: { "deployment.environment": "test" },
+  const attributes = {
+    "service.name": "db",
+    "service.instance.id": "db-sidecar-proxy",
+    "deployment.environment": "test",
   };
-  exporter.set({ tracing, proxyId: "db-sidecar-proxy", datacenter: "dc1" });
+  exporter.set({ collector, origin: { version: "9.9.9", attributes } });
   let lostBefore = 0;
-  const outbox = new SpanOutbox(systemClock, (batch) => {
+  const outbox = spanOutbox(systemClock, (batch) => {
     exporter.take(batch, lostBefore);
     return Promise.resolve();
   });
@@ -182,7 +177,9 @@ test("a collector that is away loses spans, which are counted, and nothing waits
   // Nothing listens on port 1.
   const url = "http://127.0.0.1:1/v1/traces";
   const { exporter, counts, lines } = startExporter({ format: "otlp_json", url, headers });
-  for (let i = 0; i < 40; i++) exporter.take({ format: "otlp_json", count: 250, body: "{}" }, 0);
+  for (let i = 0; i < 40; i++) {
+    exporter.take({ signal: "spans", format: "otlp_json", count: 250, body: "{}" }, 0);
+  }
   await exporter.close();
   const { queue_full = 0, unreachable = 0, closed = 0, spans_exported_total } = counts();
   assert.equal(queue_full + unreachable + closed, 10_000);

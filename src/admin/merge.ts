@@ -1,6 +1,7 @@
 /** Several data paths seen as one, and listeners that wait for secrets. @module */
 
 import {
+  addFaults,
   addTraffic,
   latestExemplars,
   mergeStats,
@@ -74,6 +75,7 @@ function mergeRows(rows: readonly TrafficRowView[]): readonly TrafficRowView[] {
         sentBytes: a.sentBytes + b.sentBytes,
         open: a.open + b.open,
         ...recent && { recent },
+        ...(a.faults || b.faults) && { faults: addFaults(a.faults ?? [], b.faults ?? []) },
         ...(a.exemplars || b.exemplars) && {
           exemplars: latestExemplars(a.exemplars ?? [], b.exemplars ?? []),
         },

@@ -26,6 +26,7 @@ export function trafficShown(
         receivedBytes: row.receivedBytes,
         sentBytes: row.sentBytes,
         open: row.open,
+        ...row.faults && { faults: row.faults },
         recent: numbersShown(row.recent ?? NO_REQUESTS),
         ...withCounts && { counts: [...row.counts.entries()].filter(([, count]) => count > 0) },
       };

@@ -108,6 +108,30 @@ export interface TrafficNumbers {
   readonly counts: TrafficCounts;
 }
 
+/** How often requests of a row failed for the same reason. */
+export interface TrafficFault {
+  /** 0: there was no response. */
+  readonly status: number;
+  /** `""`: the other side answered so. */
+  readonly code: string;
+  readonly count: number;
+}
+
+/** Reasons of one row; the rest is counted as `other`. */
+const FAULTS_LIMIT = 8;
+
+export function addFaults(
+  a: readonly TrafficFault[],
+  b: readonly TrafficFault[],
+): readonly TrafficFault[] {
+  const sums = new Map<string, TrafficFault>();
+  for (const fault of [...a, ...b]) {
+    const key = `${fault.status} ${fault.code}`;
+    sums.set(key, { ...fault, count: fault.count + (sums.get(key)?.count ?? 0) });
+  }
+  return [...sums.values()];
+}
+
 /** A request with its trace. */
 export interface TrafficExemplar {
   readonly traceId: string;
@@ -180,6 +204,22 @@ export class TrafficRow implements TrafficNumbers {
   takeExemplar(bucket: number, exemplar: TrafficExemplar | undefined, nowMs: number): void {
     if (exemplar) this.exemplars[bucket] = exemplar;
     this.#exemplarsDueMs[bucket] = nowMs + (exemplar ? EXEMPLAR_MS : NO_TRACE_MS);
+  }
+
+  readonly faults: { readonly status: number; readonly code: string; count: number }[] = [];
+
+  /** Why a request or connection that ended as an error failed. */
+  failed(status: number, code: string): void {
+    for (const fault of this.faults) {
+      if (fault.status === status && fault.code === code) {
+        fault.count++;
+        return;
+      }
+    }
+    const { length } = this.faults;
+    if (length < FAULTS_LIMIT - 1 || length < FAULTS_LIMIT && code === "other") {
+      this.faults.push({ status, code, count: 1 });
+    } else this.failed(0, "other");
   }
 
   /** A period ends. */

@@ -91,6 +91,8 @@ for (const shell of Object.keys(SHELLS)) {
       ["postern wait-r", "wait-ready"],
       ["postern proxy -log-level=wa", `${whole}warn`],
       [`postern explain -sidecar-for ${SERVICE.slice(0, -1)}`, SERVICE],
+      ["postern explain endpoint_refu", "endpoint_refused"],
+      ["postern events -kind certi", "certificate"],
       [`postern check -token-file DIR/mesh.js`, "DIR/mesh.json"],
     ] as const
   ) {

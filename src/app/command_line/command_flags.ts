@@ -137,7 +137,7 @@ export const TAP_FLAGS = readFlagTable(`
 Which connections and requests (all conditions hold)
   -source SERVICE
       Of this caller: a service of the mesh, or the address of another caller.
-  -upstream NAME
+  -upstream UPSTREAM
       To this upstream, from the local application.
   -path PREFIX
       Requests for a path that begins with this.

@@ -8,11 +8,13 @@
 import process from "node:process";
 import * as v from "valibot";
 import { type AskAdmin, askAdmin } from "../../admin/mod.ts";
-import { printable } from "../../base/mod.ts";
+import { ERROR_CAUSES } from "../../base/error_causes.ts";
+import { ERROR_CODES, EVENT_KINDS, printable } from "../../base/mod.ts";
 import { parseJson } from "../../wire/mod.ts";
 import { HELP_TOPICS, SHELLS } from "./args.ts";
 import { PLUGIN_WORDS } from "./args_plugin.ts";
 import { FLAGS, helpText } from "./help.ts";
+import { TOP_KEYS, TOP_SORTS } from "../commands/live/top_options.ts";
 import type { FlagSpec } from "../flags/parse_flags.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import { findSidecars, type FoundSidecar } from "../process/find_admin.ts";
@@ -69,11 +71,11 @@ async function candidatesFor(words: readonly string[], ask: AskAdmin): Promise<C
   const given = givenFlags(before, flags);
   if (value !== undefined) {
     const spec = flags.find((flag) => flag.name === name);
-    const values = spec ? await valuesOf(spec, { command, given, ask }) : [];
+    const values = spec ? await valuesOf(spec, { command, given, ask }, value) : [];
     if (typeof values === "string") return values;
     return values.map((each) => ({ ...each, value: `${dashes}${name}=${each.value}` }));
   }
-  if (given.open) return await valuesOf(given.open, { command, given, ask });
+  if (given.open) return await valuesOf(given.open, { command, given, ask }, current);
   if (current.startsWith("-")) return flagCandidates(current, flags, given);
   return await argumentsOf(command, { current, given, ask });
 }
@@ -140,7 +142,12 @@ interface Question {
   readonly ask: AskAdmin;
 }
 
-async function valuesOf(flag: FlagSpec, question: Question): Promise<Completion> {
+/** `current`: what is written of the value. */
+async function valuesOf(
+  flag: FlagSpec,
+  question: Question,
+  current: string,
+): Promise<Completion> {
   if (flag.choices) return flag.choices.map((value) => ({ value }));
   switch (flag.value) {
     case "FILE":
@@ -151,6 +158,12 @@ async function valuesOf(flag: FlagSpec, question: Question): Promise<Completion>
       return await upstreams(question);
   }
   switch (flag.name) {
+    case "kind":
+      return listed(EVENT_KINDS, current);
+    case "by":
+      return listed(TOP_KEYS, current);
+    case "sort":
+      return TOP_SORTS.map((value) => ({ value }));
     case "sidecar-for":
       return await running(question, ({ sidecarFor }) => sidecarFor);
     case "proxy-id":
@@ -159,6 +172,20 @@ async function valuesOf(flag: FlagSpec, question: Question): Promise<Completion>
       return await running(question, ({ at }) => at);
   }
   return [];
+}
+
+/** Letters after which error codes are offered, too. */
+const CODE_FROM = 3;
+
+function codes(): readonly Candidate[] {
+  return ERROR_CODES.map((value) => ({ value, about: ERROR_CAUSES[value].cause }));
+}
+
+/** Several may be given with commas: those that are written stay. */
+function listed(names: readonly string[], current: string): readonly Candidate[] {
+  const before = current.slice(0, current.lastIndexOf(",") + 1);
+  const written = before.split(",");
+  return names.filter((name) => !written.includes(name)).map((name) => ({ value: before + name }));
 }
 
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -186,9 +213,13 @@ async function argumentsOf(
     case "explain":
       if (isFirst && /^[A-Z]/.test(current)) return METHODS.map((value) => ({ value }));
       if (given.values.has("inbound")) return [];
-      return (await upstreams({ command, given, ask })).map(({ value, about }) => {
-        return { value: current.startsWith("http") ? `http://${value}/` : value, about };
-      });
+      return [
+        ...(await upstreams({ command, given, ask })).map(({ value, about }) => {
+          return { value: current.startsWith("http") ? `http://${value}/` : value, about };
+        }),
+        // All of them would hide the upstreams.
+        ...isFirst && current.length >= CODE_FROM ? codes() : [],
+      ];
   }
   return [];
 }

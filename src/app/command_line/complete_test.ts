@@ -62,6 +62,14 @@ for (
     ["explain -proxy-id=web-1-sidecar-proxy d", ["db"]],
     ["explain -admin 127.0.0.1:19000 GET http://d", ["http://db/"]],
     ["explain PU", ["PUT"]],
+    ["explain endpoint_re", ["endpoint_refused", "endpoint_reset"]],
+    ["explain GET endpoint_re", []],
+    ["tap -upstream ", ["db", "prepared_query:geo"]],
+    ["tap -sidecar-for web-1 -upstream=d", ["-upstream=db"]],
+    ["events -kind intention,ch", ["intention,chain"]],
+    ["events -kind=chain,c", ["-kind=chain,certificate"]],
+    ["top -by caller,e", ["caller,endpoint"]],
+    ["top -sort p", ["p50", "p99"]],
     ["explain -inbound ", []],
   ] as const
 ) {

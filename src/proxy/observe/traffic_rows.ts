@@ -166,6 +166,7 @@ function viewOf(
     open,
     recent,
     exemplars,
+    faults,
   } = row;
   return {
     ...key,
@@ -178,6 +179,7 @@ function viewOf(
     open,
     ...recent && { recent },
     ...exemplars.length > 0 && { exemplars },
+    ...faults.length > 0 && { faults },
   };
 }
 

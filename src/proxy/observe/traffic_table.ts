@@ -81,6 +81,7 @@ export class TrafficTable {
       const nowMs = record.upstreamStartAt;
       // The attempt before failed, or its response was not wanted.
       record.traffic?.ended(nowMs - record.startedAt, true, nowMs);
+      record.traffic?.failed(0, "retried");
       const row = record.traffic = this.#ofEndpoint(endpoint, connection.caller, record.route);
       row.open++;
     },
@@ -105,7 +106,11 @@ export class TrafficTable {
     const fromMs = row.key.endpoint === "" ? startedAt : upstreamStartAt;
     const due = row.ended(endAt - fromMs, fault !== undefined, endAt);
     if (due >= 0) row.takeExemplar(due, exemplarOf(record, endAt - fromMs), endAt);
-    if (fault) this.#lists.refused(fault, record, row);
+    if (fault) {
+      // A gRPC error has the status 200.
+      row.failed(record.status, fault.code || (record.status === 200 ? "grpc_status" : ""));
+      this.#lists.refused(fault, record, row);
+    }
     this.#lists.answered(endAt - startedAt, record, row);
   }
 
@@ -123,6 +128,7 @@ export class TrafficTable {
     row.receivedBytes += record.relay?.receivedBytes ?? 0;
     row.sentBytes += record.relay?.sentBytes ?? 0;
     const isError = ending.kind === "failed" && !IN_ORDER.has(ending.code);
+    if (isError) row.failed(0, ending.code);
     row.ended(nowMs - record.openedMs, isError, nowMs);
     record.traffic = undefined;
   }

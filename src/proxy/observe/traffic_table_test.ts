@@ -13,7 +13,7 @@ import {
   withInbound,
 } from "../../../test/kit/engine/snapshots.ts";
 import { exchangeRecord, requestHead } from "../../../test/kit/wire/exchange_records.ts";
-import { seededRandom, trafficQuantileMs, TrafficRow } from "../../base/mod.ts";
+import { addFaults, seededRandom, trafficQuantileMs, TrafficRow } from "../../base/mod.ts";
 import type { ExchangeConnection } from "../../http/mod.ts";
 import { TrafficTable } from "./traffic_table.ts";
 
@@ -37,7 +37,7 @@ function outbound(ports: readonly number[], http = true) {
 
 function shown({ path }: MemoryPath) {
   const { rows } = path.view({ connections: false }).traffic;
-  return rows.map(({ counts: _, sumMs: __, recent: ___, ...row }) => row);
+  return rows.map(({ counts: _, sumMs: __, recent: ___, faults: ____, ...row }) => row);
 }
 
 const NUMBERS = { requests: 0, errors: 0, receivedBytes: 0, sentBytes: 0, open: 0 };
@@ -66,6 +66,10 @@ test("requests from the mesh count by caller, denied ones as errors with their r
   assert.deepEqual(rows.map(({ caller, requests, errors }) => [caller, requests, errors]), [
     ["web", 1, 0],
     ["batch", 2, 2],
+  ]);
+  assert.deepEqual(rows.map(({ faults }) => faults), [
+    undefined,
+    [{ status: 403, code: "intention_denied", count: 2 }],
   ]);
   assert.ok(Math.abs(trafficQuantileMs(rows[0]?.counts ?? new Float64Array(), 0.5) - 100) < 10);
   assert.deepEqual(refusals.map(({ at: _, rule: __, ...rest }) => rest), [{
@@ -270,7 +274,7 @@ test("rows that give way leave their numbers to the endpoint or the target", asy
   const { rows, past } = path.path.view({ connections: false }).traffic;
   const key = { direction: "outbound", caller: "", upstream: "db", target: "db", route: "" };
   assert.equal(rows.length, 1);
-  assert.deepEqual(past.map(({ counts: _, sumMs: __, recent: ___, ...row }) => row), [
+  assert.deepEqual(past.map(({ counts: _, sumMs: __, recent: ___, faults: ____, ...row }) => row), [
     { ...key, endpoint: "", ...NUMBERS, requests: 1, errors: 1 },
   ]);
   await path.set(outbound([]));
@@ -294,4 +298,16 @@ test("a request with a trace is the exemplar of its bucket for a while", () => {
   ask("web", "/", { endAt: 2_112.5, startedAt: 2_000 }, traced("c".repeat(32)));
   ask("web", "/", { endAt: 2_013.5, startedAt: 2_001 }, traced("d".repeat(32)));
   assert.deepEqual(Object.values(exemplars()).filter(Boolean), ["b", "c"]);
+});
+
+test("TrafficRow counts seven reasons of errors, and the rest as other", () => {
+  const row = new TrafficRow({ direction: "inbound", ...CALLER, caller: "web" }, 0);
+  for (const status of [500, 501, 502, 503, 504, 505, 506, 507, 508, 503]) row.failed(status, "");
+  assert.equal(row.faults.length, 8);
+  assert.deepEqual(row.faults.filter(({ count }) => count > 1), [
+    { status: 503, code: "", count: 2 },
+    { status: 0, code: "other", count: 2 },
+  ]);
+  const sums = addFaults(row.faults, [{ status: 503, code: "", count: 5 }]);
+  assert.equal(sums.find(({ status }) => status === 503)?.count, 7);
 });

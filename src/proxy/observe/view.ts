@@ -1,7 +1,13 @@
 /** The view of the data path for the admin server: plain data, sent between threads. @module */
 
 import type { EndpointSummary } from "../../balance/mod.ts";
-import type { Sample, TrafficExemplars, TrafficKey, TrafficNumbers } from "../../base/mod.ts";
+import type {
+  Sample,
+  TrafficExemplars,
+  TrafficFault,
+  TrafficKey,
+  TrafficNumbers,
+} from "../../base/mod.ts";
 import type { PluginView } from "../../plugin/mod.ts";
 import type { Protocol } from "../../snapshot/mod.ts";
 
@@ -90,6 +96,8 @@ export interface TrafficRowView extends TrafficKey, TrafficNumbers {
   readonly open: number;
   /** The last one to two periods; absent: without a request. */
   readonly recent?: TrafficNumbers;
+  /** Reasons of the errors; absent: there were none. */
+  readonly faults?: readonly TrafficFault[];
   /** Absent: no request had a trace. */
   readonly exemplars?: TrafficExemplars;
 }

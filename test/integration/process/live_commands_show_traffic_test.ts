@@ -121,5 +121,6 @@ test("status, top and tap show two sidecars and what passes between them", async
   assert.equal(Math.round((outbound?.perSecond ?? 0) * (seconds[0] ?? 0)), 3);
   assert.equal(Math.round((inbound?.perSecond ?? 0) * (seconds[1] ?? 0)), 3);
   assert.equal(Math.round((inbound?.errorsPerSecond ?? 0) * (seconds[1] ?? 0)), 1);
+  assert.deepEqual(inbound?.faults, [{ status: 403, code: "intention_denied", count: 1 }]);
   assert.ok((outbound?.p99Ms ?? 0) >= (outbound?.p50Ms ?? 0) && (outbound?.p50Ms ?? 0) > 0);
 });

@@ -4,11 +4,13 @@ import process from "node:process";
 import * as v from "valibot";
 import { type AskAdmin, askAdmin } from "../../../admin/mod.ts";
 import {
+  addFaults,
   messageOf,
   noTraffic,
   sleep,
   systemClock,
   type TrafficCounts,
+  type TrafficFault,
   trafficQuantileMs,
 } from "../../../base/mod.ts";
 import { parseJson } from "../../../wire/mod.ts";
@@ -37,6 +39,10 @@ const Row = v.object({
   route: v.string(),
   requests: v.number(),
   errors: v.number(),
+  faults: v.optional(
+    v.array(v.object({ status: v.number(), code: v.string(), count: v.number() })),
+    [],
+  ),
   counts: v.optional(v.array(v.tuple([v.number(), v.number()])), []),
   receivedBytes: v.number(),
   sentBytes: v.number(),
@@ -67,6 +73,8 @@ export interface TopRow {
   readonly refused: string;
   readonly perSecond: number;
   readonly errorsPerSecond: number;
+  /** Reasons of the errors, the most frequent first. */
+  readonly faults: readonly TrafficFault[];
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly receivedPerSecond: number;
@@ -150,6 +158,7 @@ export function topRows(
   }
   const rows = [...sums.values()].map(({ counts, ...row }): TopRow => ({
     ...row,
+    faults: row.faults.filter(({ count }) => count > 0).sort((a, b) => b.count - a.count),
     p50Ms: trafficQuantileMs(counts, 0.5),
     p99Ms: trafficQuantileMs(counts, 0.99),
   }));
@@ -201,6 +210,7 @@ function addRow(sums: Map<string, Sum>, { row, base, seconds, read, by }: {
         .join(" "),
       perSecond: 0,
       errorsPerSecond: 0,
+      faults: [],
       receivedPerSecond: 0,
       sentPerSecond: 0,
       open: 0,
@@ -210,6 +220,8 @@ function addRow(sums: Map<string, Sum>, { row, base, seconds, read, by }: {
   }
   sum.perSecond += (row.requests - (base?.requests ?? 0)) / seconds;
   sum.errorsPerSecond += Math.max(row.errors - (base?.errors ?? 0), 0) / seconds;
+  const past = (base?.faults ?? []).map((fault) => ({ ...fault, count: -fault.count }));
+  sum.faults = addFaults(sum.faults, addFaults(row.faults, past));
   sum.receivedPerSecond += Math.max(row.receivedBytes - (base?.receivedBytes ?? 0), 0) / seconds;
   sum.sentPerSecond += Math.max(row.sentBytes - (base?.sentBytes ?? 0), 0) / seconds;
   sum.open += row.open;
@@ -263,6 +275,9 @@ function topLines(
     ...rows.some(({ refused }) => refused !== "")
       ? [{ title: "REFUSED BY IT", cell: ({ refused }: TopRow) => tint(refused, "bad") }]
       : [],
+    ...rows.some(({ faults }) => faults.length > 0)
+      ? [{ title: "ERRORS", shrinksTo: 12, cell: faultsCell }]
+      : [],
   ];
   const cellsOf = (columns: readonly TopColumn[]) =>
     rows.map((row) => columns.map(({ cell }) => cell(row)));
@@ -282,6 +297,18 @@ function errorCell({ errorsPerSecond, perSecond }: TopRow): Cell {
   const text = rateText(errorsPerSecond);
   if (errorsPerSecond === 0) return text;
   return tint(text, errorsPerSecond * 10 > perSecond ? "bad" : "warn");
+}
+
+const FAULTS_SHOWN = 3;
+
+/** `403 intention_denied 46, 500 3`. */
+function faultsCell({ faults }: TopRow): Cell {
+  const texts = faults.slice(0, FAULTS_SHOWN).map(({ status, code, count }) =>
+    [status === 0 ? "" : String(status), code, String(count)].filter((text) => text !== "")
+      .join(" ")
+  );
+  const more = faults.length > FAULTS_SHOWN ? ["..."] : [];
+  return tint([...texts, ...more].join(", "), "bad");
 }
 
 function rateText(perSecond: number): string {

@@ -272,9 +272,6 @@ function topLines(
       cell: ({ sentPerSecond }) => bytesText(Math.round(sentPerSecond)),
     },
     { title: titled("OPEN", "open"), align: "right", cell: ({ open }) => String(open) },
-    ...rows.some(({ refused }) => refused !== "")
-      ? [{ title: "REFUSED BY IT", cell: ({ refused }: TopRow) => tint(refused, "bad") }]
-      : [],
     ...rows.some(({ faults }) => faults.length > 0)
       ? [{ title: "ERRORS", shrinksTo: 12, cell: faultsCell }]
       : [],
@@ -301,11 +298,16 @@ function errorCell({ errorsPerSecond, perSecond }: TopRow): Cell {
 
 const FAULTS_SHOWN = 3;
 
-/** `403 intention_denied 46, 500 3`. */
-function faultsCell({ faults }: TopRow): Cell {
+/** `403 intention_denied by db 46, 500 3`. */
+function faultsCell({ faults, refused, upstream }: TopRow): Cell {
+  const refusing = refused.split(" ");
   const texts = faults.slice(0, FAULTS_SHOWN).map(({ status, code, count }) =>
-    [status === 0 ? "" : String(status), code, String(count)].filter((text) => text !== "")
-      .join(" ")
+    [
+      status === 0 ? "" : String(status),
+      code,
+      code !== "" && refusing.includes(code) ? `by ${upstream}` : "",
+      String(count),
+    ].filter((text) => text !== "").join(" ")
   );
   const more = faults.length > FAULTS_SHOWN ? ["..."] : [];
   return tint([...texts, ...more].join(", "), "bad");

@@ -71,25 +71,6 @@ export interface SecretStatus {
   >;
 }
 
-/** An event of one secret, for `/events`. */
-export interface SecretEvent {
-  /** Wall clock. */
-  readonly atMs: number;
-  readonly kind:
-    | "loaded"
-    | "restored"
-    | "rotated"
-    | "rejected"
-    | "unreachable"
-    | "recovered"
-    | "removed"
-    | "timed_out";
-  readonly name: string;
-  readonly source: string;
-  /** Serial and dates, or the reason. */
-  readonly detail: string;
-}
-
 /**
  * Envoy's `DataSource`. The parts have the names of Envoy's `TlsCertificate` and
  * `CertificateValidationContext`, for every origin.

@@ -1,9 +1,8 @@
 /** The reports about secrets: events, log lines, counters. Never key material. @module */
 
 import type { Clock, Labels, Log, LogFields, ReportEvent, Stats } from "../../base/mod.ts";
-import type { CertificateSecret, HeldSecret, Secret, SecretEvent } from "../model/secret.ts";
+import type { CertificateSecret, HeldSecret, Secret } from "../model/secret.ts";
 
-const EVENTS_LIMIT = 1_000;
 /** Distinct faults of one secret that are logged until it recovers. */
 const FAULTS_LIMIT = 20;
 /** Recoveries of one secret that are reported in {@link RECOVERIES_MS}: a source may come and go. */
@@ -14,7 +13,17 @@ const URI_LIMIT_CHARS = 2_048;
 
 const ROTATED = { certificate: "certificate rotated", validation: "trust rotated" };
 
-const FAULTS: ReadonlySet<SecretEvent["kind"]> = new Set([
+type SecretChange =
+  | "loaded"
+  | "restored"
+  | "rotated"
+  | "rejected"
+  | "unreachable"
+  | "recovered"
+  | "removed"
+  | "timed_out";
+
+const FAULTS: ReadonlySet<SecretChange> = new Set([
   "rejected",
   "unreachable",
   "removed",
@@ -50,7 +59,6 @@ interface FaultRecord {
 export class SecretJournal {
   readonly #options: JournalOptions;
   readonly #labels: SecretLabels;
-  readonly #events: SecretEvent[] = [];
   readonly #faults = new WeakMap<Reported, FaultRecord>();
   /** URI names of the last certificate. */
   readonly #uris = new WeakMap<Reported, string>();
@@ -60,11 +68,6 @@ export class SecretJournal {
     this.#options = options;
     this.#lines = new SharedLines(options.clock);
     this.#labels = new SecretLabels(options.stats, [UPDATES, FAILED, TIMEOUTS]);
-  }
-
-  /** The last thousand, oldest first. */
-  events(): readonly SecretEvent[] {
-    return [...this.#events];
   }
 
   /** Returns the time of the change. */
@@ -193,11 +196,8 @@ export class SecretJournal {
     }
   }
 
-  #event(of: Reported, kind: SecretEvent["kind"], detail: string): void {
-    if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
-    const atMs = this.#options.clock.now();
+  #event(of: Reported, kind: SecretChange, detail: string): void {
     const { ref: { name }, source } = of;
-    this.#events.push({ atMs, kind, name, source, detail });
     this.#options.report?.({
       kind: "secret",
       subject: name || source,

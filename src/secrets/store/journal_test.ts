@@ -39,7 +39,7 @@ for (
   ] as const
 ) {
   test(`SecretJournal ${name}`, () => {
-    const { store, providers, log } = storeWorld();
+    const { store, providers, log, reported } = storeWorld();
     store.follow({ web: credentialsPlan({ certificates: [secretRef("web", { source: FILE })] }) });
     const { events } = providers.of("web");
     events.onSecret(svid("01", "web"), "");
@@ -48,8 +48,8 @@ for (
     const { message: logged, level, fields } = log.lines.at(-1) ?? {};
     assert.deepEqual([logged, level], [message, old_uri ? "warn" : "info"]);
     assert.deepEqual([fields?.uri, fields?.old_uri], [second.uris[0], old_uri]);
-    assert.ok(store.events().at(-1)?.detail.endsWith(detail));
-    assert.match(store.events()[0]?.detail ?? "", /, spiffe:\/\/example\.org\/web$/);
+    assert.ok(reported.at(-1)?.detail.endsWith(detail));
+    assert.match(reported[0]?.detail ?? "", /, spiffe:\/\/example\.org\/web$/);
   });
 }
 

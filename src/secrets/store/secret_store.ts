@@ -11,7 +11,7 @@ import {
   type Timer,
 } from "../../base/mod.ts";
 import type { CredentialsPlan, OnDemandPlan, ProviderFactory } from "../model/plan.ts";
-import type { HeldSecrets, SecretEvent, SecretStatus } from "../model/secret.ts";
+import type { HeldSecrets, SecretStatus } from "../model/secret.ts";
 import { type CertificateAnswer, OnDemand } from "../on_demand/on_demand.ts";
 import { Coalescer } from "./coalescer.ts";
 import { ExpiryWatch } from "./expiry.ts";
@@ -157,10 +157,6 @@ export class SecretStore {
 
   statuses(): readonly SecretStatus[] {
     return this.#subscriptions.all().map((subscription) => subscription.status());
-  }
-
-  events(): readonly SecretEvent[] {
-    return this.#journal.events();
   }
 
   /** Reads every source again; when it resolves, `held` has the current content of files. */

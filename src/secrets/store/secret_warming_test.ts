@@ -76,14 +76,14 @@ test("SecretStore waits for ever if the timeout is 0", async () => {
 });
 
 test("SecretStore counts and logs a timeout once", async () => {
-  const { store, clock, valueOf, log } = storeWorld();
+  const { store, clock, valueOf, log, reported } = storeWorld();
   store.follow({ web: WEB, api: WEB });
   await clock.advance(60_000);
   assert.deepEqual(valueOf("secret_init_fetch_timeouts_total"), [
     { secret: "web", source: "sds sds_cluster", value: 1 },
   ]);
-  assert.deepEqual(store.events().map(({ kind, detail }) => [kind, detail]), [
-    ["timed_out", "no answer"],
+  assert.deepEqual(reported.map(({ kind, detail }) => [kind, detail]), [
+    ["timed out", "no answer"],
   ]);
   assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
   assert.equal(store.statuses()[0]?.state, "missing");

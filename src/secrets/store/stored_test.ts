@@ -56,7 +56,7 @@ function serials({ store }: StoreWorld): readonly string[] {
 
 test("SecretStore.restore() opens at once with stored values, then follows the sources", async () => {
   const world = storeWorld();
-  const { store, providers, clock } = world;
+  const { store, providers, clock, reported } = world;
   assert.notEqual(keyOfRef(CA), keyOfRef(CA, SALT));
   store.restore({ web: MTLS }, stored([[secretRef("web"), good(world, "01")]], [[CA, BUNDLE]]));
   assert.deepEqual(serials(world), ["01"]);
@@ -64,15 +64,15 @@ test("SecretStore.restore() opens at once with stored values, then follows the s
   assert.deepEqual(store.held.validations[validation ?? ""]?.value, BUNDLE);
   assert.deepEqual(providers.names, ["web", "ca"]);
   assert.deepEqual(store.statuses().map(({ state }) => state), ["active", "active"]);
-  assert.deepEqual(store.events().map(({ kind }) => kind), ["restored", "restored"]);
+  assert.deepEqual(reported.map(({ kind }) => kind), ["restored", "restored"]);
 
   // The stored value is used until the source sends its own.
   await clock.advance(60_000);
   assert.deepEqual(serials(world), ["01"]);
   providers.of("web").events.onSecret(good(world, "02"), "2");
   assert.deepEqual(serials(world), ["02"]);
-  assert.equal(store.events().at(-1)?.kind, "rotated");
-  assert.match(store.events().at(-1)?.detail ?? "", /was 01/);
+  assert.equal(reported.at(-1)?.kind, "rotated");
+  assert.match(reported.at(-1)?.detail ?? "", /was 01/);
 
   // An equal plan watches no source again.
   store.follow({ web: structuredClone(MTLS) });

@@ -1,7 +1,7 @@
 /** A store of secrets on a fake clock, with sources whose events the test sets. @module */
 
 import assert from "node:assert/strict";
-import { seededRandom, Stats } from "../../../src/base/mod.ts";
+import { type NewEvent, seededRandom, Stats } from "../../../src/base/mod.ts";
 import { type CredentialsState, type SecretSource, SecretStore } from "../../../src/secrets/mod.ts";
 import { FakeClock } from "../clock/clock.ts";
 import {
@@ -35,6 +35,8 @@ export interface StoreWorld {
   readonly stats: Stats;
   readonly log: ReturnType<typeof recordingLog>;
   readonly store: SecretStore;
+  /** The reported events, oldest first. */
+  readonly reported: readonly ReportedSecret[];
   /** The credentials held for a listener, `web` unless another is named. */
   readonly state: (key?: string) => CredentialsState | undefined;
   /** How often a change was announced. */
@@ -43,16 +45,29 @@ export interface StoreWorld {
   readonly valueOf: (name: string) => readonly Readonly<Record<string, unknown>>[];
 }
 
+interface ReportedSecret {
+  readonly kind: string;
+  readonly detail: string;
+}
+
+/** The parts of `rotated (file /web.pem): serial 02`. */
+export function reportedSecret({ text }: NewEvent): ReportedSecret {
+  const [, kind = "", detail = ""] = /^([a-z ]+) \(.*?\): (.*)$/s.exec(text) ?? [];
+  return { kind, detail };
+}
+
 export function storeWorld(): StoreWorld {
   const clock = new FakeClock();
   const providers = new FakeProviders();
   const stats = new Stats();
   const log = recordingLog();
+  const reported: ReportedSecret[] = [];
   const store = new SecretStore({
     clock,
     random: seededRandom(1),
     log,
     stats,
+    report: (event) => void reported.push(reportedSecret(event)),
     providers: providers.factory,
   });
   let changes = 0;
@@ -64,6 +79,7 @@ export function storeWorld(): StoreWorld {
     stats,
     log,
     store,
+    reported,
     state,
     get changes() {
       return changes;

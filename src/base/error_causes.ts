@@ -136,9 +136,9 @@ export const ERROR_CAUSES: Readonly<Record<ErrorCode, ErrorCause>> = {
   },
   refused_by_peer: {
     cause:
-      "The peer finished the handshake and ended the connection without a byte: an intention denies this service, its application is down, or it is full.",
+      "The peer finished the handshake and ended the connection without a byte. It cannot say why: probably an intention denies this service, it does not trust the certificate, its application is down, or it is full.",
     cure:
-      "Read the log of the called sidecar: its line has the reason; run postern explain there with -inbound.",
+      "Run postern explain -inbound -source SERVICE on the host of the called service, with the name of this one; the log line of its sidecar has the reason.",
   },
   response_invalid: {
     cause: "The instance sent something that is no valid response.",

@@ -27,6 +27,11 @@ async function callersEnd(pair: PathPair): Promise<Line & { readonly outcome: st
   return { ...line, outcome: `${ended?.labels["outcome"]} by ${ended?.labels["ended_by"]}` };
 }
 
+const refusing = ({ web }: PathPair) =>
+  web.path.view({ connections: false }).refusing.map(({ deniedBy, caller, count, unit, code }) =>
+    `${deniedBy} to ${caller}: ${count} ${unit}, ${code}`
+  );
+
 const DENIED = { intentions: [intention("web", "deny")] } as const;
 
 for (
@@ -58,8 +63,9 @@ for (
       assert.equal(fields.ended_by, "upstream");
       assert.match(
         String(fields.reason),
-        /intention denies us.*trust our certificate.*is down.*no place for us/,
+        /probably an intention denies us.*trust our certificate.*is down.*no place for us.*explain -inbound -source web$/,
       );
+      assert.deepEqual(refusing(pair), ["db to web: 1 connections, refused_by_peer"]);
       assert.equal(outcome, "refused_by_peer by upstream");
     });
   }
@@ -100,6 +106,7 @@ test("an application that answers and closes is no refusal", async () => {
   const { level, fields, outcome } = await callersEnd(pair);
   assert.equal(level, "info", JSON.stringify(fields));
   assert.equal(outcome, "completed by upstream");
+  assert.deepEqual(refusing(pair), []);
 });
 
 test("a caller that connects and leaves was not refused", async () => {
@@ -109,4 +116,5 @@ test("a caller that connects and leaves was not refused", async () => {
   client.socket.end();
   const { outcome } = await callersEnd(pair);
   assert.equal(outcome, "completed by downstream");
+  assert.deepEqual(refusing(pair), []);
 });

@@ -85,7 +85,14 @@ export class TcpService implements SessionService {
     proven?.ended(end.kind === "reset" ? end.by : end.first, relay?.sentBytes ?? 0);
     if (!proven || !relay || !isRefusal(relay, end)) return this.#session.leave(endingOf(end));
     refusals.connection(record, proven.service || record.destination);
-    this.#session.leave(refusalEnding(end, proven.group.upstream.refusals, clock.monotonic()));
+    const { group: { upstream } } = proven;
+    this.#session.leave(
+      refusalEnding(end, {
+        refusals: upstream.refusals,
+        nowMs: clock.monotonic(),
+        caller: record.caller,
+      }),
+    );
   }
 
   rejudge(): number {

@@ -5,6 +5,7 @@ import { upstreamLabel } from "../../snapshot/mod.ts";
 import { instanceName } from "../../balance/mod.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
+import { askThere } from "../observe/upstream_refusals.ts";
 import type { Lease } from "./target_group.ts";
 import type { Relay, RelayEnd } from "../../net/mod.ts";
 import type { Ending } from "../observe/connection_record.ts";
@@ -122,17 +123,24 @@ export function isRefusal(relay: Relay, end: RelayEnd): boolean {
   return end.first === "upstream" && endTick - firstTick <= AT_ONCE_TICKS;
 }
 
-/** The ending of a refused connection. `refusals`: those by the servers of one upstream. */
+/**
+ * The ending of a connection that was probably refused. No TLS library here lets a server choose the alert
+ * after its handshake, so the peer cannot say why. `refusals`: those by the servers of one upstream.
+ */
 export function refusalEnding(
   end: RelayEnd,
-  refusals: { warnedMs: number },
-  nowMs: number,
+  { refusals, nowMs, caller }: {
+    readonly refusals: { warnedMs: number };
+    readonly nowMs: number;
+    readonly caller: string;
+  },
 ): Ending {
   const quiet = nowMs - refusals.warnedMs < WARN_EVERY_MS;
   if (!quiet) refusals.warnedMs = nowMs;
   const alert = end.kind === "reset" ? end.alert : "";
-  const reason = "the peer ended it after the handshake and sent nothing: " +
-    (alert || "an intention denies us, it does not trust our certificate, its application is " +
-        "down, or it has no place for us; its own log says which");
+  const causes = "probably an intention denies us, it does not trust our certificate, its " +
+    "application is down, or it has no place for us; its own log says which, and " +
+    askThere(caller);
+  const reason = `the peer ended it after the handshake and sent nothing: ${alert || causes}`;
   return { kind: "failed", code: "refused_by_peer", reason, quiet };
 }

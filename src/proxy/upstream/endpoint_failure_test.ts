@@ -65,7 +65,7 @@ test("refusalEnding() has the meaning of the peer's alert, and warns again after
   const refusals = { warnedMs: -Infinity };
   const end = { kind: "reset", by: "upstream", first: "upstream", alert: "it minds" } as const;
   const quiet = [0, 59_999, 60_000].map((nowMs) => {
-    const ending = refusalEnding(end, refusals, nowMs);
+    const ending = refusalEnding(end, { refusals, nowMs, caller: "web" });
     assert.equal(ending.kind === "failed" && /nothing: it minds$/.test(ending.reason), true);
     return ending.kind === "failed" && ending.quiet;
   });

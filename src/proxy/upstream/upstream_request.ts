@@ -234,7 +234,17 @@ export class UpstreamRequest
       this.#sink.bodyHeld();
       return this.#sink.upstreamFailed("response_reset", detail, this.#host);
     }
-    this.#sink.upstreamFailed(RESET_CODES[reason] ?? "response_reset", detail, "");
+    this.#sink.upstreamFailed(
+      RESET_CODES[reason] ?? "response_reset",
+      this.#isEndedAtOnce(reason) ? `${detail}; ${ENDED_AT_ONCE}` : detail,
+      "",
+    );
+  }
+
+  /** The peer's proxy ended the connection; its application alone would have caused a response. */
+  #isEndedAtOnce(reason: ResetReason): boolean {
+    return reason === "connection" && !this.#responded && !this.#wasUsed &&
+      this.#lease !== undefined;
   }
 
   /** There is no response, and a second attempt cannot make an endpoint act twice. */
@@ -279,6 +289,10 @@ export function opensTunnel({ upgrade }: RequestHead, status: number): boolean {
 export function isSuccess(status: number): boolean {
   return status >= 200 && status < 300;
 }
+
+const ENDED_AT_ONCE =
+  "it was the first request on its connection, so the peer's proxy may refuse " +
+  "this service or have stopped; its log says which";
 
 const NO_COOKIES: readonly string[] = [];
 const NO_RECORD: AttemptHandler<PooledConnection>["record"] = {

@@ -6,6 +6,7 @@ import { askInCatalog, askProtocols, tenancyOf } from "./replies/catalog_reads.t
 import { chainQuestion } from "./replies/discovery_chain.ts";
 import { healthQuestion, preparedQueryQuestion } from "./replies/instances.ts";
 import { intentionsQuestion } from "./replies/intentions.ts";
+import { askKey } from "./replies/key_value.ts";
 import { jwtProviderQuestion } from "./replies/jwt_provider.ts";
 import { defaultsQuestion, meshQuestion } from "./replies/mesh_and_defaults.ts";
 import { type LoopDeps, type PollQuestion, startWatch } from "./watch/blocking_query.ts";
@@ -16,6 +17,7 @@ type CommonCalls = Pick<
   | "askDefaults"
   | "askInCatalog"
   | "askIntentions"
+  | "askKey"
   | "askProtocols"
   | "replyDate"
   | "watchChain"
@@ -70,6 +72,7 @@ export class RunningWatches {
           const question = intentionsQuestion(client, service, tenancyOf(tenancy));
           return (await question.poll(terms)).value;
         }),
+      askKey: (key) => this.call(() => askKey(client, key, this.askTerms)),
       askInCatalog: (service) => this.call(() => askInCatalog(client, service, this.askTerms)),
       askProtocols: (service) => this.call(() => askProtocols(client, service, this.askTerms)),
       replyDate: () => client.lastDate,

@@ -46,6 +46,8 @@ export interface World {
   readonly config: ConfigEntries;
   readonly ca: Ca;
   readonly queries: PreparedQueries;
+  /** The key/value store. */
+  readonly keys: Map<string, { readonly value: Uint8Array; readonly index: number }>;
   /** The services of the agent that answers. */
   readonly services: AgentServices;
 }
@@ -67,6 +69,7 @@ export function newWorld(options: WorldOptions, engine: Engine, agent: AgentNode
     config,
     ca: new Ca({ store, clock, random, datacenter, leafTtlMs }),
     queries: new PreparedQueries(),
+    keys: new Map(),
   } as const;
   return withAgent(shared, { options, engine, agent });
 }

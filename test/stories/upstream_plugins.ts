@@ -1,7 +1,8 @@
 /** Plugins at the upstreams of a registration, and lists that are joined with those of proxy-defaults. */
 
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
@@ -88,6 +89,67 @@ export function upstreamPlugins(agents: Agents): void {
       await writeFile(own, markOf("own", "mended"));
       await register({}, { postern_plugins: [{ use: own }] });
       await answers("fleet mended fleet_in");
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  });
+  test("a bundle in Consul's key/value store reaches every sidecar by its digest", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "postern-kv-plugins-"));
+    try {
+      await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
+      await using origin = await startRawOrigin(
+        ({ head }) => answerOf(/^x-marks: (.*)$/mi.exec(head)?.[1]?.trim() ?? "none"),
+        { host: mesh.host },
+      );
+      /** Writes the bundle of a plugin with that mark under the key; returns its digest. */
+      const ship = async (mark: string) => {
+        const file = join(directory, `${mark}.js`);
+        await writeFile(file, markOf("mark", mark));
+        await using command = mesh.run(["plugin", "bundle", file]);
+        command.expectEnd();
+        assert.equal(
+          (await command.process.waitExit({ timeoutMs: 60_000 })).code,
+          0,
+          command.output,
+        );
+        const bundle: unknown = JSON.parse(
+          await readFile(join(directory, `${mark}.bundle`), "utf8"),
+        );
+        await mesh.put("/v1/kv/plugins/mark", bundle);
+        return createHash("sha256").update(JSON.stringify(bundle)).digest("hex");
+      };
+      const roll = (digest: string) =>
+        mesh.configEntry({
+          Kind: "proxy-defaults",
+          Name: "global",
+          Config: { postern_plugins: [{ use: "consul-kv:plugins/mark", sha256: digest }] },
+        });
+      await mesh.configEntry({ Kind: "service-defaults", Name: "db", Protocol: "http" });
+      const first = await ship("first");
+      await roll(first);
+      await using _db = await mesh.serve({ name: "db", port: origin.port });
+      const { port } = await mesh.place();
+      // Both sidecars of a request have the plugin.
+      await mesh.configEntry({ Kind: "service-defaults", Name: "web", Protocol: "http" });
+      await using web = await mesh.serve({
+        name: "web",
+        port: origin.port,
+        upstreams: [{ name: "db", port }],
+      });
+      const ask = async () => await (await fetch(`http://${mesh.host}:${port}/`)).text();
+      const answers = (wanted: string) =>
+        eventually(`requests have the mark ${wanted}`, async () => {
+          return await ask().catch(() => "") === wanted;
+        });
+      await answers("first");
+      // The key changes before the digest does: nothing else runs.
+      const second = await ship("second");
+      assert.equal(await ask(), "first");
+      await roll(second);
+      await answers("second");
+      await roll("0".repeat(64));
+      await web.process.waitFor(/consul-kv:plugins\/mark has the digest/, { timeoutMs: 20_000 });
+      assert.equal(await ask(), "second");
     } finally {
       await rm(directory, { recursive: true });
     }

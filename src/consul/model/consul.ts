@@ -155,6 +155,8 @@ export interface Consul {
   askDefaults(request: DefaultsRequest): Promise<Defaults | null>;
   /** For any service whose intentions the token may read, once and as they are now. */
   askIntentions(destination: ServiceRef): Promise<Intentions>;
+  /** The value of a key of the key/value store, as it is now. */
+  askKey(key: string): Promise<Uint8Array>;
   /** Whether the catalog has an instance of it; `undefined`: the token may not read that. */
   askInCatalog(service: ServiceRef): Promise<boolean | undefined>;
   /** For an operator: what callers of the service must speak. */

@@ -6,6 +6,7 @@ import { addCatalogRoutes } from "./catalog.ts";
 import { addConfigRoutes } from "./config.ts";
 import { addConnectRoutes } from "./connect.ts";
 import { addIntentionRoutes } from "./intentions.ts";
+import { addKeyRoutes } from "./kv.ts";
 import { HttpRefusal } from "../refusal.ts";
 import type { Api, Call } from "../http/api.ts";
 
@@ -29,6 +30,7 @@ export function createApi(extend: (api: Api) => void = () => {}): Api {
   addIntentionRoutes(api);
   addCatalogRoutes(api);
   addConfigRoutes(api);
+  addKeyRoutes(api);
   api.notFound((call) => textReply(noEndpoint(api, call)));
   api.onError((error) => {
     if (error instanceof HttpRefusal) return textReply(error);

@@ -79,7 +79,12 @@ class ConsulReader implements FactsReader {
     const { graceMs = 5_000, defaultQueryIntervalMs = 10_000 } = options;
     this.#options = options;
     this.called = agent.called;
-    this.#plugins = new RegisteredPlugins(() => this.#events?.changed(), options.pluginWatch);
+    this.#plugins = new RegisteredPlugins({
+      clock,
+      readKey: (key) => agent.askKey(key),
+      watch: options.pluginWatch,
+      onChange: () => this.#events?.changed(),
+    });
     const scope = { source: LEAF.source };
     this.#expiry = new ExpiryWatch({ ...options, warnFraction: LEAF_WARN_FRACTION, scope });
     this.#facts = new ConsulFacts({ agent, clock, registration, defaultQueryIntervalMs });

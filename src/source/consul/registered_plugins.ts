@@ -9,6 +9,7 @@
  */
 
 import * as v from "valibot";
+import type { Clock, Timer } from "../../base/mod.ts";
 import { formatPath, isRecord, type Problem, problemOf } from "../../base/schema.ts";
 import type { Defaults, Registration, UpstreamDeclaration } from "../../consul/mod.ts";
 import {
@@ -20,6 +21,7 @@ import {
 } from "../../snapshot/mod.ts";
 import { type PluginCode, PluginReader, PLUGINS, pluginUses } from "../plugins/read_plugins.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
+import { type ReadKey, RemoteBundles } from "../plugins/remote_bundles.ts";
 
 /** Plugins of one listener. */
 interface UsedPlugins {
@@ -60,19 +62,32 @@ const ALL = "*";
 export const NO_PLUGINS: PluginsHeld = { used: { uses: [], code: {} }, refused: [] };
 const UNREAD: PluginsHeld = { used: undefined, refused: [] };
 
+/** Delay before a remote bundle that could not be fetched is fetched again; it doubles. */
+const RETRY_MS = 1_000;
+const RETRY_MAX_MS = 60_000;
+
+interface RegisteredPluginsOptions {
+  readonly clock: Pick<Clock, "after">;
+  readonly readKey: ReadKey;
+  readonly watch?: PluginWatch | undefined;
+  /** {@link RegisteredPlugins.held} has changed. */
+  onChange(): void;
+}
+
 export class RegisteredPlugins {
-  readonly #onChange: () => void;
-  readonly #watch: PluginWatch | undefined;
+  readonly #options: RegisteredPluginsOptions;
+  readonly #remote: RemoteBundles;
+  #retry: Timer | undefined;
+  #retryMs = RETRY_MS;
   #held: RegisteredLists = new Map([[INBOUND_KEY, UNREAD]]);
   #written: Readonly<Record<string, WrittenLists>> = {};
   #reading: Promise<void> = Promise.resolve();
   #closed = false;
 
-  /** `onChange`: {@link held} has changed. */
-  constructor(onChange: () => void, watch?: PluginWatch) {
-    this.#onChange = onChange;
-    this.#watch = watch;
-    watch?.start(() => void this.refresh());
+  constructor(options: RegisteredPluginsOptions) {
+    this.#options = options;
+    this.#remote = new RemoteBundles(options.readKey);
+    options.watch?.start(() => void this.refresh());
   }
 
   get held(): RegisteredLists {
@@ -93,6 +108,7 @@ export class RegisteredPlugins {
     this.#held = held;
     if (!isFresh) return;
     this.#written = written;
+    this.#retryMs = RETRY_MS;
     void this.refresh();
   }
 
@@ -105,12 +121,14 @@ export class RegisteredPlugins {
 
   close(): void {
     this.#closed = true;
-    this.#watch?.close();
+    this.#retry?.cancel();
+    this.#options.watch?.close();
   }
 
   async #read(): Promise<void> {
+    this.#retry?.cancel();
     const written = this.#written;
-    const reader = new PluginReader(undefined, this.#watch);
+    const reader = new PluginReader(undefined, this.#options.watch, this.#remote);
     const read = new Map<string, PluginsHeld>();
     for (const [listener, lists] of Object.entries(written)) {
       if (lists.lists.length > 0) read.set(listener, await readLists(lists, reader));
@@ -122,7 +140,15 @@ export class RegisteredPlugins {
       held.set(listener, { used: used ?? held.get(listener)?.used, refused });
     }
     this.#held = held;
-    this.#onChange();
+    this.#remote.keep(reader.pins);
+    if (reader.pins.size > 0 && reader.problems.length > 0) this.#readAgain();
+    this.#options.onChange();
+  }
+
+  /** The key may be written after the list that pins it, and Consul or a server may be away. */
+  #readAgain(): void {
+    this.#retry = this.#options.clock.after(this.#retryMs, () => void this.refresh());
+    this.#retryMs = Math.min(this.#retryMs * 2, RETRY_MAX_MS);
   }
 }
 

@@ -3,6 +3,9 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
+import { sha256 } from "../plugins/bundle.ts";
+import { formatBundle } from "../plugins/plugin_bundle.ts";
 import {
   type PluginsHeld,
   pluginsInForce,
@@ -14,6 +17,13 @@ const HEADERS_OF_FLEET = "proxy-defaults global: postern_plugins[1] header_rules
 const UPSTREAM_OF_FLEET =
   'proxy-defaults global: postern_upstream_plugins["*"][0] header_rules fleet';
 const GOOD = "export default {};\n";
+
+function registered(
+  onChange = () => {},
+  { clock = new FakeClock(), readKey = (_: string): Promise<Uint8Array> => assert.fail() } = {},
+): RegisteredPlugins {
+  return new RegisteredPlugins({ clock, readKey, onChange });
+}
 
 interface Rig extends AsyncDisposable {
   readonly file: string;
@@ -30,7 +40,7 @@ async function rig(): Promise<Rig> {
   const file = join(directory, "shop.js");
   await writeFile(file, GOOD);
   let changed = Promise.withResolvers<void>();
-  const plugins = new RegisteredPlugins(() => changed.resolve());
+  const plugins = registered(() => changed.resolve());
   const inbound = () =>
     plugins.held.get("inbound") ?? assert.fail("no list of the public listener");
   return {
@@ -171,7 +181,7 @@ for (
 ) {
   test(`a registration ${name}`, async () => {
     const changed = Promise.withResolvers<void>();
-    const plugins = new RegisteredPlugins(changed.resolve);
+    const plugins = registered(changed.resolve);
     const upstreams = [{ id: "service:db", name: "db" }];
     plugins.follow({ ...registration, upstreams }, defaults);
     await plugins.refresh();
@@ -186,7 +196,7 @@ for (
 }
 
 test("an upstream's own list comes after those for it in the proxy's config", async () => {
-  const plugins = new RegisteredPlugins(() => {});
+  const plugins = registered();
   const own = [{ use: "cors" }];
   const db = { id: "service:db", name: "db", plugins: own };
   const upstreamPlugins = { db: [{ use: "cors", config: { a: 1 } }, { use: "fault" }] };
@@ -199,7 +209,7 @@ test("an upstream's own list comes after those for it in the proxy's config", as
 });
 
 test("lists wait for proxy-defaults, and a listener without a list does not", () => {
-  const plugins = new RegisteredPlugins(() => {});
+  const plugins = registered();
   const upstreams = [{ id: "service:db", name: "db", plugins: [{ use: "cors" }] }];
   plugins.follow({ upstreams }, undefined);
   assert.equal(plugins.held.get("service:db")?.used, undefined);
@@ -207,7 +217,7 @@ test("lists wait for proxy-defaults, and a listener without a list does not", ()
 });
 
 test("a bad list of one upstream leaves the others their plugins", async () => {
-  const plugins = new RegisteredPlugins(() => {});
+  const plugins = registered();
   const upstreams = [
     { id: "service:db", name: "db", plugins: [{ use: "./a.ts" }] },
     { id: "service:cache", name: "cache", plugins: [{ use: "cors" }] },
@@ -230,3 +240,86 @@ test("unusedLists() names a list for an upstream that the registration does not 
     "postern_upstream_plugins.dbb is not used: the registration has no such upstream",
   ]);
 });
+
+const BUNDLE = formatBundle({
+  name: "shop",
+  api: 1,
+  phase: "filter",
+  sources: "0".repeat(64),
+  needs: [],
+  libraries: [],
+  sbom: {},
+  text: "module.exports = {};",
+  map: "",
+});
+const PIN = sha256(BUNDLE);
+
+test("a bundle of the key/value store runs by its digest, is fetched again until it is there, and then once", async () => {
+  const clock = new FakeClock();
+  const read: string[] = [];
+  let value = "an older one";
+  const plugins = registered(() => {}, {
+    clock,
+    readKey(key) {
+      read.push(key);
+      return Promise.resolve(new TextEncoder().encode(value));
+    },
+  });
+  const reason = () => plugins.held.get("inbound")?.refused[0]?.reason ?? "";
+  const use = "consul-kv:plugins/shop";
+  plugins.follow({ plugins: [{ use, sha256: PIN }], upstreams: [] }, null);
+  await settle();
+  assert.match(reason(), /content of consul-kv:plugins\/shop has the digest [0-9a-f]{64}, which/);
+  await clock.advance(1_000);
+  await settle();
+  assert.deepEqual(read, ["plugins/shop", "plugins/shop"]);
+  value = BUNDLE;
+  await clock.advance(2_000);
+  await settle();
+  assert.equal(reason(), "");
+  const [used] = plugins.held.get("inbound")?.used?.uses ?? [];
+  assert.equal(used?.file && plugins.held.get("inbound")?.used?.code[used.file.code]?.path, use);
+  value = "another one";
+  assert.equal(await plugins.refresh(), true);
+  await clock.advance(120_000);
+  assert.equal(read.length, 3);
+  plugins.close();
+});
+
+for (
+  const [name, entry, reason] of [
+    [
+      "without a digest",
+      { use: "consul-kv:plugins/shop" },
+      /^postern_plugins\[0\]\.sha256 is missing: consul-kv:plugins\/shop runs only with the digest/,
+    ],
+    [
+      "that cannot be fetched",
+      { use: "consul-kv:gone", sha256: PIN },
+      /^postern_plugins\[0\]\.use cannot be used: Cannot fetch consul-kv:gone: no such key/,
+    ],
+    [
+      "from a server without TLS",
+      { use: "http://127.0.0.1/shop.bundle", sha256: PIN },
+      /^postern_plugins\[0\]\.use must begin with https:/,
+    ],
+    [
+      "that is no bundle",
+      { use: "consul-kv:source", sha256: sha256("export default {}") },
+      /consul-kv:source is no bundle: write it with "postern plugin bundle"/,
+    ],
+  ] as const
+) {
+  test(`a bundle ${name} is refused by name`, async () => {
+    const plugins = registered(() => {}, {
+      readKey: (key) =>
+        key === "source"
+          ? Promise.resolve(new TextEncoder().encode("export default {}"))
+          : Promise.reject(new Error("no such key")),
+    });
+    plugins.follow({ plugins: [entry], upstreams: [] }, null);
+    await settle();
+    assert.match(plugins.held.get("inbound")?.refused[0]?.reason ?? "", reason);
+    plugins.close();
+  });
+}

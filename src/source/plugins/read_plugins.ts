@@ -16,6 +16,7 @@ import {
 } from "../../snapshot/mod.ts";
 import type { PluginWatch } from "./plugin_watch.ts";
 import { bundle, type Bundled, sha256 } from "./bundle.ts";
+import { isRemote, type RemoteBundles } from "./remote_bundles.ts";
 
 const MAX_PLUGINS = 64;
 const OF_A_FILE =
@@ -52,7 +53,7 @@ export type PluginList = readonly (Entry & { readonly file?: PluginFile })[] | u
 
 /** Is it a path, and not the name of a plugin inside the executable? */
 export function isFile(use: string): boolean {
-  return use.includes("/") || /\.(?:[jt]s|bundle)$/.test(use);
+  return use.includes("/") || isRemote(use) || /\.(?:[jt]s|bundle)$/.test(use);
 }
 
 /** `at`: path of the list in the configuration. `isForAll`: see {@link PluginUse.isForAll}. */
@@ -96,12 +97,19 @@ export class PluginReader {
   readonly problems: Problem[] = [];
   readonly #directory: string | undefined;
   readonly #watch: PluginWatch | undefined;
+  readonly #remote: RemoteBundles | undefined;
+  /** Digests of the remote bundles that the lists name. */
+  readonly pins = new Set<string>();
   readonly code: Record<string, Content<PluginCodePart>> = {};
   readonly #bundled = new Map<string, Promise<Bundled>>();
 
-  /** `directory`: where relative paths begin; `undefined`: there must be none. */
-  constructor(directory: string | undefined, watch?: PluginWatch) {
+  /**
+   * `directory`: where relative paths begin; `undefined`: there must be none. `remote` absent: every
+   * plugin is a file of this host.
+   */
+  constructor(directory: string | undefined, watch?: PluginWatch, remote?: RemoteBundles) {
     this.#watch = watch;
+    this.#remote = remote;
     this.#directory = directory;
   }
 
@@ -115,7 +123,12 @@ export class PluginReader {
   }
 
   async #readEntry(entry: NonNullable<PluginList>[number], at: ConfigPath): Promise<typeof entry> {
-    const { use, sha256: pin, allow = [] } = entry;
+    const { use, sha256: pin } = entry;
+    if (isRemote(use)) return await this.#readRemote(entry, at);
+    if (use.startsWith("http://")) {
+      this.problems.push({ path: [...at, "use"], message: "must begin with https://" });
+      return entry;
+    }
     if (this.#directory === undefined && !isAbsolute(use)) {
       this.problems.push({ path: [...at, "use"], message: "must be an absolute path" });
       return entry;
@@ -128,19 +141,55 @@ export class PluginReader {
         this.problems.push({ path: [...at, "sha256"], message });
         return entry;
       }
-      const refused = outside.flatMap(({ name, by }) => {
-        const why = whyNoImport(name, allow);
-        return why ? [`${by} ${why}`] : [];
-      });
-      if (refused.length > 0) throw new Error([...new Set(refused)].join("; "));
-      const code = sha256(text);
-      this.code[code] = { text, path, map, libraries };
-      return { ...entry, file: { code, allow } };
+      return this.#taken(entry, { text, map, libraries, outside, path });
     } catch (error) {
       const message = `names a plugin that cannot be loaded:\n    ${messageOf(error)}`;
       this.problems.push({ path: [...at, "use"], message });
       return entry;
     }
+  }
+
+  async #readRemote(
+    entry: NonNullable<PluginList>[number],
+    at: ConfigPath,
+  ): Promise<typeof entry> {
+    const { use, sha256: pin } = entry;
+    if (!this.#remote) {
+      const message = "names a bundle that only lists in Consul can name; write a path";
+      this.problems.push({ path: [...at, "use"], message });
+      return entry;
+    }
+    if (pin === undefined) {
+      const message = `is missing: ${use} runs only with the digest of a bundle that was looked at`;
+      this.problems.push({ path: [...at, "sha256"], message });
+      return entry;
+    }
+    this.pins.add(pin);
+    try {
+      const bundle = await this.#remote.get(use, pin);
+      return this.#taken(entry, { ...bundle, path: use });
+    } catch (error) {
+      this.problems.push({ path: [...at, "use"], message: `cannot be used: ${messageOf(error)}` });
+      return entry;
+    }
+  }
+
+  /** Throws where the code imports a module that it may not. */
+  #taken(
+    entry: NonNullable<PluginList>[number],
+    { text, map, libraries, outside, path }:
+      & Pick<Bundled, "text" | "map" | "libraries" | "outside">
+      & { readonly path: string },
+  ): typeof entry {
+    const { allow = [] } = entry;
+    const refused = outside.flatMap(({ name, by }) => {
+      const why = whyNoImport(name, allow);
+      return why ? [`${by} ${why}`] : [];
+    });
+    if (refused.length > 0) throw new Error([...new Set(refused)].join("; "));
+    const code = sha256(text);
+    this.code[code] = { text, path, map, libraries };
+    return { ...entry, file: { code, allow } };
   }
 
   #bundle(path: string): Promise<Bundled> {

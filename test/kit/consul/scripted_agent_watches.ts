@@ -163,6 +163,10 @@ export class ScriptedAgent implements Consul {
     return Promise.reject(new ProxyError("agent_failed", "scripted"));
   }
 
+  askKey(): Promise<never> {
+    return Promise.reject(new ProxyError("agent_failed", "scripted"));
+  }
+
   askInCatalog(): Promise<undefined> {
     return Promise.resolve(undefined);
   }

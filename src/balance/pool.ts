@@ -177,6 +177,19 @@ export class EndpointPool {
     return record;
   }
 
+  /** Goes on with an ejection of an earlier process, if this pool has the endpoint. */
+  resume(address: string, forMs: number, nowMs: number): void {
+    for (const record of this.#records.values()) {
+      if (record.ejected || addressOf(record) !== address) continue;
+      const group = this.#groupOf(record);
+      if (!mayEject(group.ejected, group.members.length, this.#outlier)) continue;
+      record.ejected = true;
+      record.ejectedUntilMs = nowMs + Math.min(forMs, this.#outlier.maxEjectionMs);
+      record.timesEjected = 1;
+      group.invalidate();
+    }
+  }
+
   #groupOf({ lastResort }: EndpointRecord): Group {
     return lastResort ? this.#lastResort : this.#live;
   }
@@ -198,7 +211,7 @@ export class EndpointPool {
   views(nowMs: number): EndpointSummary[] {
     return [...this.#records.values()].map((record) => ({
       id: record.endpoint.id,
-      address: formatAddress({ kind: "tcp", ...record.endpoint }),
+      address: addressOf(record),
       weight: record.weight,
       active: record.active,
       failures: record.failures,
@@ -207,6 +220,10 @@ export class EndpointPool {
       lastResort: record.lastResort,
     }));
   }
+}
+
+function addressOf({ endpoint }: EndpointRecord): string {
+  return formatAddress({ kind: "tcp", ...endpoint });
 }
 
 /** Whether it failed, or ended a connection at once, and has not answered since. */

@@ -42,6 +42,17 @@ test("EndpointPool.update() keeps failures, leases and ejection of an endpoint t
   });
 });
 
+test("EndpointPool.resume() goes on with an ejection, within the policy and without endpoints it does not have", () => {
+  const pool = poolOf();
+  pool.update([A, B]);
+  for (const address of ["10.0.0.1:1", "10.0.0.9:1"]) pool.resume(address, 5_000, 100);
+  assert.deepEqual(pickIds(pool, 2, 5_099), ["n2/b", "n2/b"]);
+  assert.deepEqual(new Set(pickIds(pool, 2, 5_100)), new Set(["n1/a", "n2/b"]));
+  pool.setPolicy({ kind: "round_robin" }, outlierPolicy({ maxEjectionPercent: 0 }));
+  pool.resume("10.0.0.2:1", 5_000, 6_000);
+  assert.equal(pool.usableCount(6_000), 2);
+});
+
 test("EndpointPool.views() have the last failure until the endpoint succeeds", () => {
   const pool = poolOf();
   pool.setPolicy({ kind: "round_robin" }, outlierPolicy({ maxFailures: 2 }));

@@ -51,7 +51,13 @@ import {
 } from "./trust/trust_contexts.ts";
 import { TrafficTable } from "./observe/traffic_table.ts";
 import { UpstreamRefusals } from "./observe/upstream_refusals.ts";
-import { type DataView, type ListenerView, NO_TRAFFIC, type ViewOptions } from "./observe/view.ts";
+import {
+  type DataView,
+  type Ejection,
+  type ListenerView,
+  NO_TRAFFIC,
+  type ViewOptions,
+} from "./observe/view.ts";
 
 export interface DataPathOptions extends ListenersOptions {
   readonly engine: Engine;
@@ -404,6 +410,11 @@ export class DataPath {
   /** Accepts connections, where the start with inherited sockets has held them. */
   accept(): void {
     this.#listeners.accept();
+  }
+
+  /** Goes on with ejections of the process before. */
+  resume(ejections: readonly Ejection[]): void {
+    this.#listeners.resume(ejections, this.#options.clock.monotonic());
   }
 
   /** Copies of the listening sockets, for another process. */

@@ -4,7 +4,7 @@
  * leaves the old one serving.
  *
  * 1. New: `take`. Old: `sockets`, in as many messages as they need, then `offered`.
- * 2. New: `ready`. Old: `go`.
+ * 2. New: `ready`. Old: `state`, which an earlier version does not send or read, then `go`.
  * 3. New accepts connections: `serving`. Old stops accepting: `over`.
  *
  * @module
@@ -21,6 +21,7 @@ import {
   openLink,
   waitingProcesses,
 } from "../../net/mod.ts";
+import { type HandedState, readHandedState } from "./handed_state.ts";
 import { VERSION } from "./version.ts";
 
 /** Changes when a process cannot understand the messages of an earlier one. */
@@ -45,9 +46,9 @@ export interface Inheritance {
   readonly sockets: readonly OfferedSocket[];
   /**
    * This process is ready; resolves when it shall accept, at the latest when the process before is gone.
-   * Rejects when that one does not hand over.
+   * Rejects when that one does not hand over. `undefined`: it told no state that can be used.
    */
-  ready(): Promise<void>;
+  ready(): Promise<HandedState | undefined>;
   /** This process accepts; resolves when the process before does not any more. */
   serving(): Promise<void>;
   /** Gives up: the process before goes on. */
@@ -57,6 +58,8 @@ export interface Inheritance {
 export interface OfferOptions {
   /** Copies of the sockets, which are closed here. */
   sockets(): Promise<readonly OfferedSocket[]>;
+  /** For the new process, just before it accepts. Never rejects. */
+  state(): Promise<HandedState | undefined>;
   /** The new process accepts connections: this one stops. */
   onTaken(pid: number): void;
 }
@@ -76,6 +79,7 @@ type Message = {
   readonly version?: unknown;
   readonly reason?: unknown;
   readonly sockets?: unknown;
+  readonly state?: unknown;
 };
 
 export class Handover {
@@ -222,7 +226,7 @@ class Offering {
       void this.#offer();
     } else if (kind === "ready" && this.#state === "offered") {
       this.#state = "told";
-      this.#link.send({ kind: "go" });
+      void this.#tellState();
     } else if (kind === "serving" && this.#state === "told") {
       this.#state = "over";
       this.#late.cancel();
@@ -247,6 +251,13 @@ class Offering {
     if (this.isOpen) this.#link.send({ kind: "offered" });
   }
 
+  async #tellState(): Promise<void> {
+    const state = await this.#options.state();
+    if (!this.isOpen) return;
+    if (state) this.#link.send({ kind: "state", state });
+    this.#link.send({ kind: "go" });
+  }
+
   #refuse(reason: string): void {
     this.#link.send({ kind: "refused", reason });
     this.#failed(reason);
@@ -268,6 +279,7 @@ class Taking {
   readonly #link: HandoverLink;
   readonly #clock: Clock;
   readonly #sockets: OfferedSocket[] = [];
+  #state: HandedState | undefined;
   readonly #ended = Promise.withResolvers<"ended">();
   readonly #refused = Promise.withResolvers<never>();
   readonly #heard = {
@@ -301,6 +313,7 @@ class Taking {
       ready: async () => {
         this.#link.send({ kind: "ready" });
         await this.#until("go");
+        return this.#state;
       },
       serving: async () => {
         this.#link.send({ kind: "serving" });
@@ -311,7 +324,7 @@ class Taking {
     };
   }
 
-  #take({ kind, reason, sockets }: Message, descriptors: readonly number[]): void {
+  #take({ kind, reason, sockets, state }: Message, descriptors: readonly number[]): void {
     if (kind === "sockets") {
       const named = Array.isArray(sockets) ? sockets : [];
       for (const [at, fd] of descriptors.entries()) {
@@ -321,7 +334,8 @@ class Taking {
       return;
     }
     descriptors.forEach(closeDescriptor);
-    if (kind === "refused") this.#refused.reject(this.#error(String(reason)));
+    if (kind === "state") this.#state = readHandedState(state);
+    else if (kind === "refused") this.#refused.reject(this.#error(String(reason)));
     else if (kind === "offered" || kind === "go" || kind === "over") this.#heard[kind].resolve();
   }
 

@@ -9,6 +9,7 @@ import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { type ActivatedSocket, copiesOf, nameUnused } from "./activation.ts";
 import { type BindRetry, createBindRetry, startHeartbeat } from "./plane_checks.ts";
 import type { Handover, Inheritance, OfferedSocket } from "./handover.ts";
+import { stateToHand } from "./handed_state.ts";
 import type { Notifier } from "./notify.ts";
 import type { DataPlane } from "../workers/plane.ts";
 import { Readiness } from "./readiness.ts";
@@ -303,7 +304,8 @@ export class ProxyProcess {
   /** Accepts in place of the process before. */
   async #takeOver(inherited: Inheritance): Promise<void> {
     try {
-      await inherited.ready();
+      const state = await inherited.ready();
+      if (state) await this.#parts?.plane.resume(state.ejections);
       await this.#parts?.plane.accept();
       const servers = inherited.sockets.filter(({ use }) => use === "server");
       const sockets = { inherited: servers, kept: this.#kept };
@@ -483,6 +485,7 @@ export class ProxyProcess {
   #offer(): void {
     this.#options.handover?.offer({
       sockets: () => this.#socketsToOffer(),
+      state: async () => this.#parts && await stateToHand(this.#parts.plane),
       onTaken: (pid) => this.#handOver(pid),
     });
   }

@@ -12,6 +12,7 @@ import type { OpenSharedCells } from "../../plugin/mod.ts";
 import type {
   Columns,
   DataView,
+  Ejection,
   ExplainQuery,
   ExplainResult,
   FetchCertificate,
@@ -175,6 +176,7 @@ export interface WorkerCalls {
   drainInbound(): void;
   spawn(start: ProgramStart): Promise<number>;
   accept(): void;
+  resume(ejections: readonly Ejection[]): void;
   sockets(): readonly ListeningSocket[];
   drain(timeoutMs: number, options?: { readonly handedOver: boolean }): Promise<void>;
   logLevel(level: LogLevel): void;

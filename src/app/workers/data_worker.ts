@@ -365,6 +365,9 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       isHeld = false;
       await Promise.all(workers.map((worker) => soon(worker.ask("accept"))));
     },
+    async resume(ejections) {
+      await answers((worker) => worker.ask("resume", ejections));
+    },
     sockets: async () => (await answers((worker) => worker.ask("sockets"))).flat(),
     async drain(timeoutMs, how) {
       for (const worker of workers) worker.retire();

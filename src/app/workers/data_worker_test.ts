@@ -169,6 +169,7 @@ class FakeWorker implements Port {
       drainInbound: seen("drainInbound", () => {}),
       spawn: seen("spawn", () => Promise.resolve(1)),
       accept: seen("accept", () => {}),
+      resume: seen("resume", () => {}),
       sockets: seen("sockets", () => []),
       drain: seen("drain", () => Promise.resolve()),
       logLevel: seen("logLevel", () => {}),

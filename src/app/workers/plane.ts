@@ -18,6 +18,7 @@ import {
   type Columns,
   DataPath,
   type DataView,
+  type Ejection,
   type ExplainQuery,
   type ExplainResult,
   type FetchCertificate,
@@ -58,6 +59,8 @@ export interface DataPlane {
   spawn(start: ProgramStart): Promise<number>;
   /** Accepts connections, where the start with inherited sockets has held them. */
   accept(): Promise<void>;
+  /** Goes on with ejections of the process before. */
+  resume(ejections: readonly Ejection[]): Promise<void>;
   /** Copies of all listening sockets, for another process; the caller closes them. */
   sockets(): Promise<readonly ListeningSocket[]>;
   /**
@@ -174,6 +177,7 @@ export function createLocalPlane(
     drainInbound: () => path.drainInbound(),
     spawn: spawnProcess,
     accept: () => Promise.resolve(path.accept()),
+    resume: (ejections) => Promise.resolve(path.resume(ejections)),
     sockets: () => Promise.resolve(path.sockets()),
     async drain(timeoutMs, how) {
       await path.drain(timeoutMs, how);

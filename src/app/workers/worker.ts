@@ -55,6 +55,7 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   drainInbound: () => path().drainInbound(),
   spawn: spawnProcess,
   accept: () => path().accept(),
+  resume: (ejections) => path().resume(ejections),
   sockets: () => path().sockets(),
   drain: async (timeoutMs, options) => {
     await path().drain(timeoutMs, options);

@@ -20,7 +20,7 @@ import {
 } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import type { EndpointView, ListenerView } from "../observe/view.ts";
+import type { Ejection, EndpointView, ListenerView } from "../observe/view.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";
 import { EDGE } from "./edge_listener.ts";
 import { EXPOSED } from "./exposed_listener.ts";
@@ -246,6 +246,20 @@ export class Listeners {
         )
       )
     );
+  }
+
+  /** Goes on with ejections of an earlier process. */
+  resume(ejections: readonly Ejection[], nowMs: number): void {
+    const byTarget = Map.groupBy(ejections, ({ target }) => target);
+    for (const { upstream } of this.#listeners()) {
+      for (const { targets } of upstream?.groups ?? []) {
+        for (const { part, pool } of targets) {
+          for (const { address, forMs } of byTarget.get(part.key) ?? []) {
+            pool.resume(address, forMs, nowMs);
+          }
+        }
+      }
+    }
   }
 
   /** Called after each change: pooled connections must be those that a new request would get. */

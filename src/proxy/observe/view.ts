@@ -83,6 +83,14 @@ export interface ListenerView {
   readonly connections: number;
 }
 
+/** An endpoint that is not picked for a while; it may be handed over to the next process. */
+export interface Ejection {
+  /** The key of the target. */
+  readonly target: string;
+  readonly address: string;
+  readonly forMs: number;
+}
+
 export interface EndpointView extends EndpointSummary {
   readonly target: string;
 }

@@ -9,6 +9,7 @@ import { startFilePair } from "../../kit/mesh/file_pair.ts";
 import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { handsOver, type Postern, ready, runPostern } from "../../kit/process/postern.ts";
 import { EchoClient, pattern } from "../../kit/wire/echo.ts";
+import { eventually } from "../../kit/process/process.ts";
 import { assertExactlyOnce, HttpLoad } from "../../kit/wire/http_load.ts";
 import { startCountingOrigin } from "../../kit/wire/http_origin.ts";
 import { assertFlawless, Load } from "../../kit/wire/load.ts";
@@ -119,4 +120,21 @@ test("new processes of both sidecars take over one after the other, and no reque
   await replaceAll(Array.from({ length: left }, (_, at) => at % 2 ? "db" : "web"));
   await goOn();
   assertExactlyOnce(await load.stop(), { atLeast: 4_000 });
+});
+
+test("the next process goes on with the ejections of the one before", async () => {
+  await using origin = await startCountingOrigin();
+  await using pair = await startFilePair({ protocol: "http", apps: [origin, origin] });
+  if (!handsOver(pair.web)) return;
+  const isEjected = async (web: Postern) =>
+    (await web.admin("/clusters")).body.includes("/failed_outlier_check");
+  const load = new HttpLoad(pair.upstream, origin.counts, { keptAlive: 2, pauseMs: 2 });
+  await load.past(20);
+  await pair.kill(1);
+  await eventually("the killed instance is ejected", () => isEjected(pair.web));
+  await load.stop();
+  const next = pair.another("web");
+  await next.process.waitFor(/took over/, TIMEOUT);
+  pair.web.expectEnd();
+  assert.ok(await isEjected(next));
 });

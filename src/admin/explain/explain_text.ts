@@ -224,7 +224,13 @@ function endpointRow(
       : hasConsul
       ? "passes Consul's checks"
       : "configured",
-    ejectedBy > 0 ? `ejected${by}` : failures > 0 ? `failed ${failures} times in a row` : "",
+    ejectedBy > 0
+      ? `ejected${by}`
+      : failures === 0
+      ? ""
+      : failures === 1
+      ? "failed once"
+      : `failed ${failures} times in a row`,
     lastFailure === "" ? "" : `last with ${lastFailure}`,
     unreachable === null
       ? ""

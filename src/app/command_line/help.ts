@@ -234,7 +234,7 @@ Examples:
 Shows what changed in the running proxies, oldest first: intentions with the open connections that
 they ended, routes, instances, ejections, limits, plugins, certificates, listeners, sources, refused
 configuration, restarts. Each proxy keeps the last 1,000. Those of a day end with its sums. Exits
-with 2 if there is no answer.
+with 2 if there is no answer. Times are UTC.
 
 Examples:
   # The last ten minutes of all proxies on this machine:
@@ -302,7 +302,7 @@ Shows each connection and request of the sidecars of this machine as it ends: ti
 duration, caller, destination, path without its query, why it failed and by which rule. Bodies are
 never shown, values of headers only where -header names them. The proxies filter; lines that come
 faster than they are read (500 a second at most) are counted as dropped. Ends with Ctrl-C, or when
-the reader of a pipe leaves. Without a tap nothing of this costs anything.
+the reader of a pipe leaves. Times are UTC. Without a tap nothing of this costs anything.
 
 Examples:
   # Everything that is refused:

@@ -6,6 +6,7 @@ import {
   type ErrorCode,
   escapeUnseen,
   messageOf,
+  printable,
   ProxyError,
   systemClock,
 } from "../../../base/mod.ts";
@@ -77,10 +78,20 @@ export async function runDoctor(options: DoctorOptions): Promise<number> {
   const screen = screenOf(options);
   const text = options.json
     ? `${escapeUnseen(JSON.stringify({ proxies: reports }))}\n`
-    : reports.map((report) => doctorLines(report, screen).map((line) => `${line}\n`).join(""))
-      .join("\n");
+    : [...reports.map((report) => doctorLines(report, screen)), summaryOf(reports)]
+      .filter(({ length }) => length > 0)
+      .map((lines) => lines.map((line) => `${line}\n`).join("")).join("\n");
   process.stdout.write(text);
   return Math.max(...reports.map(doctorExitCode));
+}
+
+/** The last line after several sections, which may not fit the screen; empty for one. */
+function summaryOf(reports: readonly DoctorReport[]): readonly string[] {
+  if (reports.length < 2) return [];
+  const failing = reports.filter((report) => doctorExitCode(report) === 1)
+    .map(({ proxy }) => printable(proxy.replace(/,.*/, "")));
+  const text = failing.length === 0 ? "none with failures" : `failures: ${failing.join(", ")}`;
+  return [`${reports.length} proxies, ${text}`];
 }
 
 /** Each holds connections to the agent, which allows 200 of one address. */

@@ -120,6 +120,14 @@ const Clusters = v.object({
   endpoints: v.array(v.object({ ejectedForMs: v.number(), lastResort: v.boolean() })),
 });
 const Connections = v.object({ total: v.number() });
+const Traffic = v.object({
+  refusals: v.array(v.object({
+    at: v.string(),
+    direction: v.string(),
+    caller: v.string(),
+    code: v.string(),
+  })),
+});
 
 /**
  * 0: all are ready and carry all of their traffic; 1: some are not ready, or a part of their traffic fails;
@@ -185,10 +193,11 @@ async function statusOf({ admin, at }: FoundSidecar, ask: AskAdmin): Promise<Sid
   } catch (error) {
     return { ...NO_ANSWER, admin: at, reasons: [whyNot(error)] };
   }
-  const [certs, { endpoints, failing }, { total }] = await Promise.all([
+  const [certs, { endpoints, failing }, { total }, { refusals }] = await Promise.all([
     page("/certs", Certs, { uri: "", certificates: [] }),
     page("/clusters?format=postern", Clusters, { endpoints: [], failing: [] }),
     page("/connections?limit=0", Connections, { total: 0 }),
+    page("/traffic", Traffic, { refusals: [] }),
   ]);
   const { node, postern, uptime_all_epochs: uptime } = info;
   const inUse = endpoints.filter(({ lastResort }) => !lastResort);
@@ -200,7 +209,12 @@ async function statusOf({ admin, at }: FoundSidecar, ask: AskAdmin): Promise<Sid
     proxyId: node.id || config,
     state: STATES[ready.state] ?? "not ready",
     reasons: ready.reasons,
-    troubles: [...ready.troubles, ...troubles, ...renewalTroubles(certs, ready.troubles)],
+    troubles: [
+      ...ready.troubles,
+      ...applicationTroubles(refusals, at),
+      ...troubles,
+      ...renewalTroubles(certs, ready.troubles),
+    ],
     identity: certs.uri,
     certificate: firstToExpire(certs),
     endpoints: {
@@ -274,6 +288,26 @@ function firstToExpire({ certificates }: v.InferOutput<typeof Certs>): Certifica
     daysLeft,
     nearExpiry,
   };
+}
+
+const RECENT_MS = 60_000;
+
+/** The local application takes no connection, or ends them without an answer. */
+function applicationTroubles(
+  refusals: v.InferOutput<typeof Traffic>["refusals"],
+  at: string,
+): readonly TroubleStatus[] {
+  const last = refusals.find(({ direction, code }) =>
+    direction === "inbound" && code.startsWith("local_")
+  );
+  const ageMs = systemClock.now() - Date.parse(last?.at ?? "");
+  if (!last || !(ageMs < RECENT_MS)) return [];
+  const { code, caller } = last;
+  // The line may be copied into a shell.
+  const source = /^[\w.-]+$/.test(caller) ? ` -source ${caller}` : "";
+  const text = `its application fails (${code}), last ${formatSpanMs(Math.max(ageMs, 0))} ago: ` +
+    `postern explain -admin ${at} -inbound${source}`;
+  return [{ text, stopsTraffic: true }];
 }
 
 /** Renewals that fail, unless a trouble names the reason already. */

@@ -90,6 +90,28 @@ for (
   });
 }
 
+test("statusText() names an application that fails now, and exits with 1", async () => {
+  await using two = await twoSidecars();
+  const [first] = two.views;
+  const [data] = await first.data();
+  const [refusal] = data?.traffic.refusals ?? [];
+  assert.ok(data && refusal);
+  for (const view of two.views) view.refused = () => [];
+  const shown = async (code: string, agoMs: number) => {
+    const refusals = [{ ...refusal, direction: "inbound", code, at: Date.now() - agoMs }] as const;
+    first.data = () => Promise.resolve([{ ...data, traffic: { ...data.traffic, refusals } }]);
+    return await statusText({ which: two.which, json: false, strict: false }, PIPED, askAdmin);
+  };
+  const { text, exitCode } = await shown("local_refused", 2_000);
+  assert.match(
+    text,
+    /^ {2}its application fails \(local_refused\), last \ds ago: postern explain -admin 127\S+ -inbound/m,
+  );
+  assert.equal(exitCode, 1);
+  assert.equal((await shown("local_refused", 120_000)).exitCode, 0);
+  assert.equal((await shown("intention_denied", 0)).exitCode, 0);
+});
+
 test("statusText() names a renewal that fails, once", async () => {
   await using two = await twoSidecars();
   const [view] = two.views;

@@ -124,7 +124,14 @@ export function followEvents(
       isFull = false;
       sendNew();
     };
-    const leave = journal.follow(sendNew);
+    const leave = journal.follow((changed) => {
+      if (!changed) return sendNew();
+      // One that was not sent yet is sent as it is now.
+      if (changed.seq > seq || isFull || !isMeant(changed)) return;
+      const data = shownLine(eventShown(changed, journal.earlierSeq), view.secrets());
+      // A client that reads too slowly does without it.
+      sink.send({ event: "changed", data });
+    });
     sendNew();
     return { close: leave, onRoom };
   });

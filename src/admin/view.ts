@@ -83,8 +83,8 @@ export interface EventsView {
   readonly earlierSeq: number;
   /** Numbers of the last day. */
   readonly day: { shown(nowMs: number): DaySumsShown };
-  /** Calls back after each event, until the returned function is called. */
-  follow(onEvent: () => void): () => void;
+  /** Calls back after each event, and with an amended one, until the returned function is called. */
+  follow(onEvent: (changed?: ProxyEvent) => void): () => void;
 }
 
 export interface AdminView {

@@ -34,6 +34,9 @@ interface EarlierEvents {
   readonly day: StoredSums;
 }
 
+/** Called after each new event, and with an event that was amended. */
+type OnEvent = (changed?: ProxyEvent) => void;
+
 /** Room for further events of one kind. */
 interface Allowance {
   left: number;
@@ -49,7 +52,7 @@ export class EventJournal {
   /** Oldest first. */
   #events: ProxyEvent[] = [];
   readonly day = new DaySums();
-  readonly #followers = new Set<() => void>();
+  readonly #followers = new Set<OnEvent>();
   readonly #allowances = new Map<EventKind, Allowance>();
   #lastSeq = 0;
   #earlierSeq = 0;
@@ -71,7 +74,8 @@ export class EventJournal {
     this.day.restore(day, this.#clock.now());
   }
 
-  readonly report = (event: NewEvent): void => {
+  /** Returns the number of the event; 0: it is only counted. */
+  readonly report = (event: NewEvent): number => {
     const allowance = this.#allowanceOf(event.kind);
     if (allowance.left >= 1) {
       allowance.left--;
@@ -82,7 +86,18 @@ export class EventJournal {
       allowance.severity = event.severity ?? "info";
     }
     allowance.timer ??= this.#clock.after(SUM_MS, () => this.#sumUp(event.kind, allowance));
+    return 0;
   };
+
+  /** Adds an effect that is known later; nothing where the event is gone. */
+  amend(seq: number, effect: string): void {
+    const at = seq - (this.#events[0]?.seq ?? 0);
+    const event = this.#events[at];
+    if (!event) return;
+    const all = [event.effect, effect].filter((text) => text !== "").join(", ");
+    const changed = this.#events[at] = { ...event, effect: cut(all, TEXT_CHARS) };
+    for (const onEvent of this.#followers) onEvent(changed);
+  }
 
   /** Oldest first. */
   get events(): readonly ProxyEvent[] {
@@ -98,13 +113,13 @@ export class EventJournal {
     return this.#earlierSeq;
   }
 
-  /** `onEvent` is called after each new event, until the returned function is called. */
-  follow(onEvent: () => void): () => void {
+  /** Until the returned function is called. */
+  follow(onEvent: OnEvent): () => void {
     this.#followers.add(onEvent);
     return () => void this.#followers.delete(onEvent);
   }
 
-  #add({ kind, subject, text, effect = "", severity = "info", isLogged }: NewEvent): void {
+  #add({ kind, subject, text, effect = "", severity = "info", isLogged }: NewEvent): number {
     if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
     const event: ProxyEvent = {
       seq: ++this.#lastSeq,
@@ -122,6 +137,7 @@ export class EventJournal {
       this.#log.info(LINES[kind], { ...fields, effect: event.effect || undefined });
     }
     for (const onEvent of this.#followers) onEvent();
+    return event.seq;
   }
 
   #allowanceOf(kind: EventKind): Allowance {

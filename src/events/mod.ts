@@ -1,5 +1,6 @@
 /** Events: what has changed, and what that has ended. @module */
 export type { DaySumsShown } from "./day_sums.ts";
+export * from "./effect_watch.ts";
 export * from "./event_store.ts";
 export * from "./journal.ts";
 export * from "./worker_conditions.ts";

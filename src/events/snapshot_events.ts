@@ -1,7 +1,7 @@
 /** The events of a snapshot that came into force: its differences to the one before. Pure. @module */
 
 import type { NewEvent } from "../base/mod.ts";
-import type { Intention } from "../policy/mod.ts";
+import type { Intention, Permission } from "../policy/mod.ts";
 import type { PublishEffect } from "../proxy/mod.ts";
 import { sameContent, type Snapshot } from "../snapshot/mod.ts";
 import { chainEvents } from "./chain_events.ts";
@@ -77,7 +77,8 @@ function intentionEvents(
   for (const [subject, [intention]] of removed) {
     if (!intention) continue;
     const effect = effectOf(({ ruleBefore }) => begins(ruleBefore, intention));
-    events.push({ kind, subject, text: `${actionOf(intention)} ${subject} removed`, effect });
+    const text = `${actionFor(intention)} ${subject} removed`;
+    events.push({ kind, subject, text, effect });
   }
   if (before.defaultAction !== after.defaultAction) {
     events.push({
@@ -128,14 +129,48 @@ function pairOf({ rule, source }: Intention, service: string): string {
 
 function actionOf({ action, permissions = [], refused }: Intention): string {
   if (refused !== undefined) return "deny (it cannot be followed)";
-  return action === "permissions" ? `${permissions.length} permissions for` : action;
+  return action === "permissions" ? permissionsText(permissions) : action;
+}
+
+/** Permissions that are named, in their order. */
+const PERMISSIONS_SHOWN = 4;
+
+/** `2 permissions (allow GET /orders*, deny /admin*)`: without header values, which may be tokens. */
+function permissionsText(permissions: readonly Permission[]): string {
+  const named = permissions.slice(0, PERMISSIONS_SHOWN).map((permission) => {
+    const { action, methods, path, headers, tokens = [], refused } = permission;
+    const words = [
+      refused === undefined ? action : "deny",
+      methods.join("|"),
+      path ? `${path.kind === "regex" ? "~" : ""}${path.value}${star(path)}` : "",
+      ...headers.map(({ name }) => `header ${name}`),
+      tokens.length > 0 ? "with a token" : "",
+    ].filter((word) => word !== "");
+    const text = words.join(" ");
+    return text.length > PERMISSION_CHARS ? `${text.slice(0, PERMISSION_CHARS)}...` : text;
+  });
+  const count = permissions.length;
+  const more = count - named.length;
+  const list = [...named, ...more > 0 ? [`${more} more`] : []].join(", ");
+  return `${count} permission${count === 1 ? "" : "s"}${list && ` (${list})`}`;
+}
+
+const PERMISSION_CHARS = 80;
+
+function star({ kind }: { readonly kind: string }): string {
+  return kind === "prefix" ? "*" : "";
 }
 
 function intentionText(pair: string, was: Intention | undefined, now: Intention): string {
-  if (!was) return `${actionOf(now)} ${pair} added`;
+  if (!was) return `${actionFor(now)} ${pair} added`;
   const [old, next] = [actionOf(was), actionOf(now)];
-  if (old === next) return `${next} ${pair} changed`;
-  return `${pair} changed from ${old.replace(/ for$/, "")} to ${next.replace(/ for$/, "")}`;
+  if (old === next) return `${actionFor(now)} ${pair} changed`;
+  return `${pair} changed from ${old} to ${next}`;
+}
+
+/** Before the name of the pair. */
+function actionFor(intention: Intention): string {
+  return `${actionOf(intention)}${intention.action === "permissions" ? " for" : ""}`;
 }
 
 export function effectText(effects: readonly PublishEffect[]): string {

@@ -121,6 +121,51 @@ for (
       "info intention [web => db] web => db changed from allow to 0 permissions: 2 open requests ended",
     ], [{ ...ENDED, rule: intention("web", "permissions").rule, connections: 0, requests: 2 }]],
     [
+      "permissions with paths",
+      withIntentions([intention("web", "permissions", {
+        permissions: [
+          {
+            action: "allow",
+            methods: ["GET"],
+            path: { kind: "prefix", value: "/orders" },
+            headers: [],
+          },
+          {
+            action: "deny",
+            methods: [],
+            path: { kind: "exact", value: "/admin" },
+            headers: [{
+              name: "x-token",
+              kind: "exact",
+              value: "secret",
+              ignoreCase: false,
+              invert: false,
+            }],
+          },
+        ],
+      })]),
+      [
+        "info intention [web => db] web => db changed from allow to 2 permissions " +
+        "(allow GET /orders*, deny /admin header x-token)",
+      ],
+    ],
+    [
+      "many permissions",
+      withIntentions([intention("web", "permissions", {
+        permissions: Array.from({ length: 9 }, (_, at) => ({
+          action: "allow" as const,
+          methods: ["GET"],
+          path: { kind: "regex" as const, value: `/${at}${"x".repeat(at === 0 ? 200 : 0)}` },
+          headers: [],
+        })),
+      })]),
+      [
+        `info intention [web => db] web => db changed from allow to 9 permissions (allow GET ~/0${
+          "x".repeat(67)
+        }..., allow GET ~/1, allow GET ~/2, allow GET ~/3, 5 more)`,
+      ],
+    ],
+    [
       "many intentions",
       withIntentions(Array.from({ length: 500 }, (_, at) => intention(`w${at}`, "deny"))),
       [

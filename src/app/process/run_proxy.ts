@@ -50,7 +50,13 @@ import { Successor } from "./successor.ts";
 import { spawnProcess } from "../workers/spawn_process.ts";
 import { createControl } from "./control.ts";
 import { createPeersLook } from "./peers.ts";
-import { EventJournal, EventStore, firstSnapshotEvent, snapshotEvents } from "../../events/mod.ts";
+import {
+  EffectWatch,
+  EventJournal,
+  EventStore,
+  firstSnapshotEvent,
+  snapshotEvents,
+} from "../../events/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { VERSION, versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "../workers/data_worker.ts";
@@ -143,6 +149,11 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     void eventStore?.flush();
   };
   let inForce: Snapshot | undefined;
+  const effects = new EffectWatch({
+    clock,
+    journal,
+    views: () => proxy.parts?.plane.views({ connections: false }) ?? Promise.resolve([]),
+  });
   const notifier = new Notifier({ env: process.env, pid: process.pid, clock, log });
   const handover = standIn ? undefined : new Handover({
     clock,
@@ -236,14 +247,14 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       return admin = await startAdmin(view, { bind, tokenFile, holderOf, inherited }, log);
     },
     findRival: (proxyId) => findRival(proxyId, { ask: askAdmin, own: admin?.address }),
-    onInForce(snapshot, effects) {
+    onInForce(snapshot, ended) {
       access.set(accessTargetOf(snapshot));
       telemetry.set(snapshot);
       const events = inForce
-        ? snapshotEvents(inForce, snapshot, effects)
+        ? snapshotEvents(inForce, snapshot, ended)
         : [firstSnapshotEvent(snapshot)];
       inForce = snapshot;
-      for (const event of events) report(event);
+      effects.report(events, snapshot);
     },
     onFirstReady() {
       trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
 import { declared, targetOf } from "../../../test/kit/engine/snapshots.ts";
-import type { EndpointView } from "../../proxy/mod.ts";
+import type { EndpointView, RefusingView } from "../../proxy/mod.ts";
 import { measuredData } from "../measured.ts";
 import { pageData } from "./page_data.ts";
 import { TrafficHistory } from "./traffic_history.ts";
@@ -22,7 +22,10 @@ const endpoint = (id: string, fields: Partial<EndpointView> = {}): EndpointView 
   ...fields,
 });
 
-async function dataOf(endpoints: readonly EndpointView[]) {
+async function dataOf(
+  endpoints: readonly EndpointView[],
+  { refusing = [], errors = 0 }: { refusing?: readonly RefusingView[]; errors?: number } = {},
+) {
   const view = fakeAdminView();
   const base = view.snapshot();
   const [first] = await view.data();
@@ -40,7 +43,12 @@ async function dataOf(endpoints: readonly EndpointView[]) {
     targets: { [DB]: targetOf({ name: DB, uris: [], ports: [] }) },
   };
   view.snapshot = () => snapshot;
-  view.data = () => Promise.resolve([{ ...first, endpoints }]);
+  const row = { direction: "outbound", caller: "web", upstream: "db", target: DB } as const;
+  const [any] = first.traffic.rows;
+  assert.ok(any);
+  const rows = [{ ...any, ...row, endpoint: "10.0.0.1:1", requests: 10, errors }];
+  const traffic = errors === 0 ? first.traffic : { ...first.traffic, rows };
+  view.data = () => Promise.resolve([{ ...first, endpoints, refusing, traffic }]);
   const merged = await measuredData(view);
   return await pageData(view, merged, new TrafficHistory().read(merged.traffic, 5_000));
 }
@@ -70,6 +78,30 @@ test("pageData() has the health of each endpoint, and why one is not used", asyn
   ]);
   assert.deepEqual([db?.name, db?.state.word, state.level], ["db", "in part", "warn"]);
 });
+
+for (const [errors, level] of [[1, "warn"], [9, "bad"]] as const) {
+  test(`pageData() shows that an upstream refuses ${errors} of 10 requests`, async () => {
+    const refusing = {
+      upstream: "db",
+      caller: "web",
+      code: "intention_denied",
+      deniedBy: "db",
+      unit: "requests",
+      count: errors,
+      at: 0,
+    } as const;
+    const { upstreams: { rows: [db] }, troubles } = await dataOf([endpoint("1")], {
+      refusing: [refusing],
+      errors,
+    });
+    assert.deepEqual(db?.state, { level, word: "refuses" });
+    const times = errors === 1 ? "1 request" : `${errors} requests`;
+    assert.ok(
+      troubles.some((text) => text.startsWith(`db refuses web (intention_denied), ${times} in`)),
+      troubles.join("\n"),
+    );
+  });
+}
 
 test("pageData() bounds the endpoints of a target, unhealthy ones first", async () => {
   const many = Array.from({ length: 40 }, (_, at) => endpoint(String(at)));

@@ -77,6 +77,8 @@ interface EndpointShown {
 }
 
 const LIMITS = { upstreams: 40, routes: 25, targets: 12, endpoints: 16 } as const;
+/** An upstream that refuses a smaller share of the requests is in use. */
+const MOSTLY = 0.5;
 const ORDER: Readonly<Record<Level, number>> = { bad: 0, warn: 1, ok: 2, idle: 3 };
 
 /** Unusable upstreams first; `more`: those that the page leaves out. */
@@ -178,7 +180,7 @@ function servedUpstream(
       isUnusable
         ? { level: "bad", word: "not usable" }
         : refuses
-        ? { level: "bad", word: "refuses" }
+        ? { level: flow("upstream", label).errorShare < MOSTLY ? "warn" : "bad", word: "refuses" }
         : hasFault
         ? { level: "warn", word: "in part" }
         : { level: "ok", word: "healthy" },

@@ -256,6 +256,8 @@ export interface Host {
   compress(body: Body, coding: "gzip" | "br" | "zstd"): ReadableStream<Uint8Array>;
   /** Makes a header value with the `%` operators of an access log; `""`: the operators have no value. */
   headerValue(text: string): (args: RequestArgs, response?: HttpResponse) => string;
+  /** Makes a map with at most `limit` entries, each for `ttlMs`; the one used longest ago leaves first. */
+  map<V>(options: { readonly limit: number; readonly ttlMs: number }): BoundedMap<V>;
   /** State that survives a reload: made once for each key of this plugin, dropped with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
   /** Memory that all workers share, for `Atomics`, with zeros at first. The length of a key is fixed. */
@@ -267,6 +269,15 @@ export interface Host {
   callee(target: string, options?: { readonly http2?: boolean }): Call;
   /** Runs a task in the background. It restarts with growing pauses if it throws, and ends with `signal`. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
+}
+/** An entry whose time is over is not found; it counts in `size` until it is looked up or leaves. */
+export interface BoundedMap<V> {
+  get(key: string): V | undefined;
+  /** `ttlMs`: for this entry. */
+  set(key: string, value: V, ttlMs?: number): void;
+  delete(key: string): void;
+  clear(): void;
+  readonly size: number;
 }
 /** Sends `GET /` unless changed. Resolves to a whole response, or a `failure`; gRPC trailers are headers. */
 export type Call = (request: RequestChange, terms: Terms) => Promise<HttpResponse>;
@@ -299,14 +310,23 @@ export type LogLine = (message: string, facts?: Facts) => void;
  * `host.stats.counter("refused", { help: "...", labels: { by: ["route", "source"] } })`.
  */
 export type Stats = {
-  readonly counter: MakeStat;
-  readonly gauge: MakeStat;
+  readonly counter: <const L extends Labels = None>(name: string, about: About<L>) => Stat<L>;
+  /** Shown as the sum over all workers. */
+  readonly gauge: <const L extends Labels = None>(name: string, about: About<L>) => Gauge<L>;
+  /** Durations; shown in seconds, as `<name>_seconds`. */
+  readonly histogram: <const L extends Labels = None>(name: string, about: About<L>) => Times<L>;
 };
-type MakeStat = <const L extends Labels = None>(name: string, about: About<L>) => Stat<L>;
 type About<L> = { readonly help: string; readonly labels?: L };
 type None = Record<never, never>;
 export type Labels = { readonly [label: string]: readonly string[] };
 type Chosen<L extends Labels> = { readonly [K in keyof L]: L[K][number] };
+type With<L extends Labels> = keyof L extends never ? [] : [Chosen<L>];
 export interface Stat<L extends Labels = None> {
-  add(count: number, ...labels: keyof L extends never ? [] : [Chosen<L>]): void;
+  add(count: number, ...labels: With<L>): void;
+}
+export interface Gauge<L extends Labels = None> extends Stat<L> {
+  set(value: number, ...labels: With<L>): void;
+}
+export interface Times<L extends Labels = None> {
+  observe(ms: number, ...labels: With<L>): void;
 }

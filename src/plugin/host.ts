@@ -6,6 +6,9 @@ import {
   type Clock as ProxyClock,
   compileRegex,
   type Conditions,
+  type Counter,
+  type Gauge,
+  type Histogram,
   type Log as ProxyLog,
   prepareRegexes,
   type Random,
@@ -14,6 +17,7 @@ import {
 import { compileFormat, type LogFormat } from "../http/mod.ts";
 import type {
   Body,
+  BoundedMap,
   Call,
   Clock,
   ExchangeSummary,
@@ -22,10 +26,10 @@ import type {
   LogLine,
   Refusal,
   RefusedAs,
-  Stat,
   Stats,
 } from "./api.ts";
 import { MadeBody } from "./body.ts";
+import { createBoundedMap } from "./bounded_map.ts";
 import { type Callees, PluginCalls } from "./callees.ts";
 import { faultOf } from "./source_positions.ts";
 import { type Coding, compressed } from "./compressed.ts";
@@ -133,6 +137,10 @@ export class PluginHost implements Host {
     return headerValueOf(text, this.#lender.clock, this.#environment);
   }
 
+  map<V>(options: { readonly limit: number; readonly ttlMs: number }): BoundedMap<V> {
+    return createBoundedMap(this.#lender.clock, options);
+  }
+
   shared<T extends object>(key: string, make: () => T): T {
     const whole = `${this.#plugin}/${key}`;
     const isNew = !this.#keys.has(whole);
@@ -223,32 +231,58 @@ function boundedLog(log: ProxyLog, clock: ProxyClock): Log {
 
 const METRIC = /^[a-z][a-z0-9_]{0,63}$/;
 const MAX_METRICS = 100;
+const SUFFIXES = { counter: "_total", gauge: "", histogram: "_ms" } as const;
+
+interface Cells {
+  readonly counter: Counter;
+  readonly gauge: Gauge;
+  readonly histogram: Histogram;
+}
+
+interface About {
+  readonly help: string;
+  readonly labels?: Spec;
+}
 const MAX_CELLS = 1_000;
 
 function ownStats(plugin: string, stats: ProxyStats): Stats {
   const names = new Set<string>();
-  const make = (kind: "counter" | "gauge", name: string, help: string, labels: Spec): Stat => {
+  const make = <Kind extends keyof Cells>(
+    kind: Kind,
+    name: string,
+    { help, labels = {} }: About,
+  ) => {
     if (!METRIC.test(name)) throw new TypeError(`metric ${JSON.stringify(name)}: not snake_case`);
     if (names.add(name).size > MAX_METRICS) {
       throw new RangeError(`more than ${MAX_METRICS} metrics`);
     }
     const all = combinations(labels);
-    const suffix = kind === "counter" ? "_total" : "";
-    const cells = new Map(all.map((chosen) => [
-      keyOf(labels, chosen),
-      stats[kind](`plugin_${plugin}_${name}${suffix}`, help, chosen),
-    ]));
-    return {
-      add(count: number, chosen: Readonly<Record<string, string>> = {}) {
-        const cell = cells.get(keyOf(labels, chosen));
-        if (!cell) throw new TypeError(`metric ${name}: no such label ${JSON.stringify(chosen)}`);
-        cell.add(count);
-      },
-    } as Stat;
+    const whole = `plugin_${plugin}_${name}${SUFFIXES[kind]}`;
+    const cells = new Map<string, unknown>(
+      all.map((chosen) => [keyOf(labels, chosen), stats[kind](whole, help, chosen)]),
+    );
+    return (chosen: Readonly<Record<string, string>> = {}) => {
+      const cell = cells.get(keyOf(labels, chosen));
+      if (cell) return cell as Cells[Kind];
+      throw new TypeError(`metric ${name}: no such label ${JSON.stringify(chosen)}`);
+    };
   };
   return {
-    counter: (name, { help, labels }) => make("counter", name, help, labels ?? {}) as never,
-    gauge: (name, { help, labels }) => make("gauge", name, help, labels ?? {}) as never,
+    counter(name, about) {
+      const cellOf = make("counter", name, about);
+      return { add: (count, ...[labels]) => cellOf(labels).add(count) };
+    },
+    gauge(name, about) {
+      const cellOf = make("gauge", name, about);
+      return {
+        add: (count, ...[labels]) => cellOf(labels).add(count),
+        set: (value, ...[labels]) => cellOf(labels).set(value),
+      };
+    },
+    histogram(name, about) {
+      const cellOf = make("histogram", name, about);
+      return { observe: (ms, ...[labels]) => cellOf(labels).observe(ms) };
+    },
   };
 }
 

@@ -19,6 +19,11 @@ export * from "./linux/standard_stream.ts";
 export * from "./port.ts";
 export * from "./relay.ts";
 
+/** Whether a thread that runs without a pause can be ended from outside. */
+export function endsBusyThreads(): boolean {
+  return bunEngine() !== undefined;
+}
+
 /** The engine of the runtime this process runs on. */
 export function runtimeEngine(): Engine {
   return bunEngine() ?? nodeEngine();

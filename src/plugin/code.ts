@@ -4,6 +4,7 @@ import { isBuiltin } from "node:module";
 import process from "node:process";
 import type { PluginCodePart } from "../snapshot/mod.ts";
 import { rememberPlaces } from "./source_positions.ts";
+import { type HookMark, IN } from "./hook_marks.ts";
 import { type AnyPlugin, whyNoPlugin } from "./definition.ts";
 // Bun cannot re-export it: a text import in mod.ts, beside its types, is a syntax error there.
 import text from "./api.ts" with { type: "text" };
@@ -61,16 +62,18 @@ export function renamed(plugin: AnyPlugin, name: string): AnyPlugin {
 export async function loadCode(
   part: Omit<PluginCodePart, "version">,
   allow: readonly string[],
+  mark?: HookMark,
 ): Promise<AnyPlugin> {
   const libraries = await librariesOf(part);
-  const timers = ownTimers();
+  const timers = ownTimers(mark);
   const require = (name: string) => {
     const why = whyNoImport(name, allow);
     if (why) throw new TypeError(`it ${why}`);
     return libraries.get(name) ?? builtinModule(name);
   };
   try {
-    const { default: exported } = await runCode(part, require, timers.globals) as {
+    const run = () => runCode(part, require, timers.globals);
+    const { default: exported } = await (mark ? mark.call(IN.import, run) : run()) as {
       readonly default?: unknown;
     };
     const fault = whyNoPlugin(exported);
@@ -120,12 +123,14 @@ type Timer = ReturnType<typeof setTimeout>;
 const MAX_TIMERS = 1_000;
 
 /** Timers that end with the plugin's generation, even if the plugin does not stop them. */
-function ownTimers() {
+function ownTimers(mark?: HookMark) {
   const running = new Set<Timer>();
   const kept = (timer: Timer): Timer => {
     running.add(timer);
     return timer;
   };
+  const marked = (callback: Callback): Callback =>
+    mark ? (...given) => mark.call(IN.timer, () => callback(...given)) : callback;
   const checkRoom = () => {
     if (running.size >= MAX_TIMERS) throw new RangeError(`more than ${MAX_TIMERS} timers`);
   };
@@ -136,15 +141,16 @@ function ownTimers() {
   const globals = {
     setTimeout: (callback: Callback, ms?: number, ...given: unknown[]) => {
       checkRoom();
+      const run = marked(callback);
       const timer = setTimeout(() => {
         running.delete(timer);
-        callback(...given);
+        run(...given);
       }, ms);
       return kept(timer);
     },
     setInterval: (callback: Callback, ms?: number, ...given: unknown[]) => {
       checkRoom();
-      return kept(setInterval(callback, ms, ...given));
+      return kept(setInterval(marked(callback), ms, ...given));
     },
     clearTimeout: clear,
     clearInterval: clear,

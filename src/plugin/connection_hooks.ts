@@ -4,6 +4,7 @@ import type { Deadlines } from "../base/mod.ts";
 import type { Connection, Plugin } from "./api.ts";
 import { faultOf } from "./source_positions.ts";
 import { PluginResponse, type ResponseFailure } from "./messages.ts";
+import { IN } from "./hook_marks.ts";
 import type { LayerHealth } from "./plugin_health.ts";
 
 export interface ConnectionLayer {
@@ -45,12 +46,14 @@ export class ConnectionHooks {
     const { health } = layer;
     if (!health.mayBeCalled()) return this.#skipOrRefuse(layer, index, health.whyBroken);
     const startedMs = health.begin();
+    const outer = health.enter(IN.onConnection);
     let answer: unknown;
     try {
       answer = layer.onConnection(this.#connection);
     } catch (error) {
       return this.#failed(layer, index, faultOf(error));
     } finally {
+      health.leave(outer);
       if (startedMs !== undefined) health.end(startedMs, "onConnection");
     }
     if (isThenable(answer)) this.#await(layer, index, answer);

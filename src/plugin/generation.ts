@@ -23,6 +23,7 @@ import {
   type RoutePlugins,
 } from "./instances.ts";
 import { DRY_PLUGINS, DryRun } from "./dry_run.ts";
+import { IN } from "./hook_marks.ts";
 import type { PluginRequest } from "./messages.ts";
 import type { Layer, RoutePlan } from "./layer_stack.ts";
 import { PHASES } from "./definition.ts";
@@ -120,7 +121,10 @@ export class Generation {
       return new Generation(options, { instances, paths, routes });
     } catch (error) {
       await closeAll(instances, lender);
-      for (const { definition } of options.plugins) stopTimers(definition);
+      for (const { definition, mark } of options.plugins) {
+        stopTimers(definition);
+        mark?.close();
+      }
       const message = `Cannot load the plugins of ${listener}: ${messageOf(error)}`;
       throw new ProxyError("plugin_failed", message, { cause: error });
     }
@@ -150,6 +154,10 @@ export class Generation {
 
   #plansOf(request: HttpRequest): RoutePlans | undefined {
     const { find, chooser } = this.#routes;
+    if (chooser?.health.isBarred) {
+      throw new TypeError(`${chooser.place.definition.name}: ${chooser.health.whyBroken}`);
+    }
+    const outer = chooser?.health.enter(IN.route) ?? 0;
     let route: Route | undefined;
     try {
       route = find(request);
@@ -157,6 +165,8 @@ export class Generation {
       const reason = faultOf(error);
       chooser?.health.failed(reason, { hook: "onRoutes" });
       throw new TypeError(`${chooser?.place.definition.name}: ${reason}`);
+    } finally {
+      chooser?.health.leave(outer);
     }
     return route && this.#plans.get(route);
   }

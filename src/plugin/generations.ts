@@ -6,8 +6,9 @@ import type { Callees } from "./callees.ts";
 import { loadCode, renamed, stopTimers } from "./code.ts";
 import { faultOf } from "./source_positions.ts";
 import { Generation, type PluginView } from "./generation.ts";
+import { type HookMark, keyOf } from "./hook_marks.ts";
 import type { HostDeps } from "./host.ts";
-import type { RoutePlugins } from "./instances.ts";
+import { CREATE_LIMIT_MS, type RoutePlugins, within } from "./instances.ts";
 import { type AnyPlugin, configOf } from "./definition.ts";
 import { removeHealthStats } from "./plugin_health.ts";
 
@@ -84,14 +85,32 @@ export class Generations {
     { uses, carriesBytes, routes }: ListenerPlugins,
     { version: number, pluginCode, callees }: GenerationSource,
   ): Promise<Generation> {
-    const plugins = await Promise.all(uses.map(async (use) => {
+    const { clock } = this.#lender;
+    const marks = this.#marksOf(listener, uses);
+    const plugins = await Promise.all(uses.map(async (use, index) => {
       const { as, config, onFailure, isForAll = false, at, file } = use;
-      const own = await definitionOf(use, { pluginCode, load: this.#load });
+      const mark = marks[index];
+      const startedMs = clock.monotonic();
+      const own = await definitionOf(use, { pluginCode, load: this.#load, clock, mark });
+      const importMs = mark && clock.monotonic() - startedMs;
       const definition = as === undefined ? own : renamed(own, as);
-      return { definition, config, ...(!file && { builtIn: own.name }), onFailure, isForAll, at };
-    }));
+      mark?.named(definition.name);
+      const origin = file ? { mark, ...importMs && { importMs } } : { builtIn: own.name };
+      return { definition, config, ...origin, onFailure, isForAll, at };
+    })).catch((error) => {
+      for (const mark of marks) mark?.close();
+      throw error;
+    });
     const lender = callees ? { ...this.#lender, callees } : this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });
+  }
+
+  #marksOf(listener: string, uses: readonly PluginUse[]): readonly (HookMark | undefined)[] {
+    const { marks } = this.#lender;
+    if (!marks || !uses.some(({ file }) => file)) return [];
+    return uses.map(({ plugin, as = plugin, onFailure, at, file }) =>
+      file && marks.open({ plugin: as, listener, onFailure, at, key: keyOf(listener, at, uses) })
+    );
   }
 
   publish({ all }: PreparedGenerations): void {
@@ -154,6 +173,9 @@ function checkNames(all: PreparedGenerations["all"], { pluginCode }: GenerationS
 interface DefinitionSource extends Pick<Snapshot, "pluginCode"> {
   /** Loads plugins that are not from files. */
   readonly load: LoadPlugin;
+  /** Default: an import has no time limit. */
+  readonly clock?: HostDeps["clock"];
+  readonly mark?: HookMark | undefined;
 }
 
 /** Why a plugin cannot be used, judged by its code and configuration without creating it. */
@@ -183,7 +205,14 @@ async function definitionOf(
   try {
     const part = from.pluginCode[file.code];
     if (!part) throw new TypeError("its code did not come with the snapshot");
-    return await loadCode(part, file.allow);
+    const { clock, mark } = from;
+    if (mark?.held?.barred === "create") throw new TypeError(mark.held.reason);
+    const loading = loadCode(part, file.allow, mark);
+    if (!clock) return await loading;
+    return await within(CREATE_LIMIT_MS, loading, { clock }).catch((error) => {
+      loading.then(stopTimers, () => {});
+      throw error;
+    });
   } catch (error) {
     const reason = `Cannot load ${plugin} (${at}.use): ${faultOf(error)}`;
     throw new ProxyError("plugin_failed", reason, { cause: error });

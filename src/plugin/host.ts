@@ -36,6 +36,7 @@ import { type Coding, compressed } from "./compressed.ts";
 import { fieldsWith } from "./header_list.ts";
 import { EndedExchange, headerValueOf } from "./header_value.ts";
 import { checkStatus, notSent, PluginResponse } from "./messages.ts";
+import type { HookMarks } from "./hook_marks.ts";
 import type { SharedState } from "./shared_state.ts";
 
 export interface HostDeps {
@@ -44,6 +45,8 @@ export interface HostDeps {
   readonly clock: ProxyClock;
   readonly random: Random;
   readonly shared: SharedState;
+  /** Default: a plugin that holds the thread is not noticed. */
+  readonly marks?: HookMarks;
   /** Default: they are only logged. */
   readonly conditions?: Conditions;
   /** Default: no service can be called. */

@@ -4,6 +4,7 @@ import { ProxyError } from "../base/mod.ts";
 import type { FindRoute, Plugin, Route } from "./api.ts";
 import { stopTimers } from "./code.ts";
 import { faultOf } from "./source_positions.ts";
+import { type HookMark, IN } from "./hook_marks.ts";
 import { type HostDeps, PluginHost } from "./host.ts";
 import { type AnyPlugin, configOf } from "./definition.ts";
 import { PluginHealth } from "./plugin_health.ts";
@@ -19,6 +20,10 @@ export interface ListedPlugin {
   readonly isForAll?: boolean;
   /** Path of its configuration, for messages: `inbound.plugins[0]`. */
   readonly at: string;
+  /** Only plugins from files have one. */
+  readonly mark?: HookMark | undefined;
+  /** The part of the time limit of `create` that the import has taken; default: 0. */
+  readonly importMs?: number;
 }
 
 export interface RoutePlugins {
@@ -57,7 +62,7 @@ export interface PluginInstance {
   readonly isUnused: boolean;
 }
 
-const CREATE_LIMIT_MS = 5_000;
+export const CREATE_LIMIT_MS = 5_000;
 const CLOSE_LIMIT_MS = 5_000;
 
 /** Creates all plugins, or none. Throws an error that names the path of the failed one. */
@@ -67,9 +72,10 @@ export async function createInstances(
   const { plugins, lender } = options;
   checkPlaces(plugins);
   const configs = await Promise.all(
-    plugins.map(({ definition, config, at }) =>
-      configOf(definition.config, config, `${at}.config`)
-    ),
+    plugins.map(({ definition, config, at, mark }) => {
+      const parse = () => configOf(definition.config, config, `${at}.config`);
+      return mark ? mark.call(IN.config, parse) : parse();
+    }),
   );
   const instances: PluginInstance[] = [];
   try {
@@ -88,16 +94,23 @@ async function createInstance(
   config: unknown,
   { listener, lender, carriesBytes = false }: GenerationOptions,
 ): Promise<PluginInstance> {
-  const { definition, onFailure, at } = place;
+  const { definition, onFailure, at, mark, importMs = 0 } = place;
   const { name } = definition;
   const host = new PluginHost(name, listener, lender);
-  const health = new PluginHealth({ plugin: name, listener, onFailure, at, log: host.log, lender });
+  const { log } = host;
+  const health = new PluginHealth({ plugin: name, listener, onFailure, at, log, mark, lender });
+  if (mark?.held?.barred === "calls") {
+    const plugin = notCalled(definition, carriesBytes, health);
+    return { place, host, plugin, health, isUnused: false };
+  }
   const startedMs = health.nowMs();
+  const outer = health.enter(IN.create);
   const making = Promise.try(() => definition.create(host, config));
+  health.leave(outer);
   health.end(startedMs, "create");
   let plugin: Plugin;
   try {
-    plugin = await within(CREATE_LIMIT_MS, making, lender);
+    plugin = await within(CREATE_LIMIT_MS - importMs, making, lender);
   } catch (error) {
     host.close();
     // A plugin that is created too late is closed here.
@@ -117,6 +130,15 @@ async function createInstance(
   throw new TypeError(`${at}: ${name} ${fault}`);
 }
 
+/** Stands for a plugin that held workers: its health lets no call through. */
+function notCalled({ phase }: AnyPlugin, carriesBytes: boolean, health: PluginHealth): Plugin {
+  const refuse = () => {
+    throw new TypeError(health.whyBroken);
+  };
+  if (phase === "route") return { onRoutes: () => refuse };
+  return carriesBytes ? { onConnection: refuse } : { onRequest: refuse };
+}
+
 /** Closes the plugins within one time limit. Never rejects. */
 export async function closeAll(
   instances: readonly PluginInstance[],
@@ -126,10 +148,14 @@ export async function closeAll(
     instances.toReversed().map(async ({ host, plugin, place, health }) => {
       host.close();
       try {
-        await within(CLOSE_LIMIT_MS, Promise.try(() => plugin.close?.()), lender);
+        const outer = health.enter(IN.close);
+        const closing = Promise.try(() => plugin.close?.());
+        health.leave(outer);
+        await within(CLOSE_LIMIT_MS, closing, lender);
       } catch (error) {
         host.log.warn("close() failed", { reason: faultOf(error) });
       }
+      place.mark?.close();
       const timers = stopTimers(place.definition);
       const reason = `timers were running still, which were stopped: ${timers}`;
       if (timers > 0) health.failed(reason, { hook: "close" });
@@ -169,8 +195,10 @@ export async function findRouteOf(
   const routes = places.map(({ route }) => route);
   const chooser = instances.find(({ plugin }) => plugin.onRoutes);
   if (!chooser) return { find: () => routes[0], chooser };
-  const { plugin, place: { at } } = chooser;
+  const { plugin, health, place: { at } } = chooser;
+  const outer = health.enter(IN.onRoutes);
   const finding = Promise.try(() => plugin.onRoutes?.(routes) ?? (() => undefined));
+  health.leave(outer);
   const find = await within(CREATE_LIMIT_MS, finding, lender).catch((error) => {
     throw new TypeError(`${at}: onRoutes(): ${faultOf(error)}`);
   });
@@ -216,7 +244,11 @@ async function routeConfigsOf(
   return own;
 }
 
-function within<T>(limitMs: number, promise: Promise<T>, { clock }: HostDeps): Promise<T> {
+export function within<T>(
+  limitMs: number,
+  promise: Promise<T>,
+  { clock }: Pick<HostDeps, "clock">,
+): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = clock.after(limitMs, () => late.reject(new Error(`not done after ${limitMs} ms`)));
   return Promise.race([promise, late.promise]).finally(() => timer.cancel());

@@ -12,6 +12,7 @@ import {
   PluginResponse,
   ResponseOutcome,
 } from "./messages.ts";
+import { IN } from "./hook_marks.ts";
 import type { LayerHealth } from "./plugin_health.ts";
 
 export interface Layer {
@@ -153,6 +154,7 @@ class LayerCall {
     }
     this.#startedMs = health.begin();
     stack.holder = layer;
+    const outer = health.enter(IN.onRequest);
     let answer: Answer | undefined;
     let fault: string | undefined;
     try {
@@ -165,6 +167,7 @@ class LayerCall {
     } catch (error) {
       fault = faultOf(error);
     }
+    health.leave(outer);
     if (this.#startedMs !== undefined) health.end(this.#startedMs, "onRequest");
     const inner = this.#inner;
     // A synchronous layer has returned its response by now.
@@ -233,6 +236,7 @@ class LayerCall {
     const { health } = layer;
     this.#stack.holder = layer;
     const startedMs = health.begin();
+    const outer = health.enter(IN.response);
     let answer: Answer | undefined;
     let fault: string | undefined;
     try {
@@ -240,6 +244,7 @@ class LayerCall {
     } catch (error) {
       fault = faultOf(error);
     }
+    health.leave(outer);
     if (startedMs !== undefined) health.end(startedMs, "response");
     if (answer instanceof PluginResponse) {
       fault = whyUnsendable(layer, answer, response);
@@ -269,6 +274,7 @@ class LayerCall {
   #resume(): void {
     const { health } = this.#layer;
     this.#stack.holder = this.#layer;
+    health.resumed();
     if (this.#startedMs === undefined) return;
     // The layer continues in a microtask queued before this one, and before any other task.
     queueMicrotask(() => this.#resumedMs = health.nowMs());

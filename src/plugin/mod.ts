@@ -38,6 +38,17 @@ export {
   type PreparedGenerations,
   whyNotUsable,
 } from "./generations.ts";
+export {
+  type HeldPlugin,
+  type HoldingPlugin,
+  type HookMark,
+  HookMarks,
+  HOOKS,
+  HookWatch,
+  IN,
+  type MarkedPlugin,
+  type TellMarked,
+} from "./hook_marks.ts";
 export { HeaderList } from "./header_list.ts";
 export { EndedExchange, RECORD, type RecordedExchange } from "./header_value.ts";
 export type { HostDeps } from "./host.ts";

@@ -3,6 +3,7 @@
 import type { Counter, Gauge, NewEvent, Stats } from "../base/mod.ts";
 import type { HostDeps } from "./host.ts";
 import type { Log } from "./api.ts";
+import { type HookMark, IN } from "./hook_marks.ts";
 
 export interface LayerHealth {
   /** False: the plugin failed too often and pauses. After the pause one call is let through as a trial. */
@@ -12,6 +13,11 @@ export interface LayerHealth {
   readonly whyBroken: string;
   failed(reason: string, where?: FailedWhere): void;
   passed(): void;
+  /** Around each synchronous call of a hook; what `enter` returns goes to `leave`. See {@link HookMark}. */
+  enter(hook: number): number;
+  leave(before: number): void;
+  /** `onRequest` goes on after it has awaited the response. */
+  resumed(): void;
   /** Before a hook is called: the start time; `undefined`: this call is not timed. */
   begin(): number | undefined;
   /** After the hook returned. `startedMs` excludes time that was spent elsewhere. */
@@ -52,7 +58,7 @@ const METRICS = {
   ],
   broken: [
     "plugin_broken",
-    "1 while the plugin is not called because it failed five times in a row",
+    "1 while the plugin is not called because it failed five times in a row, or held workers",
   ],
 } as const;
 
@@ -64,6 +70,8 @@ interface PluginHealthOptions {
   readonly at: string;
   /** The plugin's own log, which names the plugin. */
   readonly log: Log;
+  /** Absent for plugins of the executable. */
+  readonly mark?: HookMark | undefined;
   readonly lender: Pick<HostDeps, "clock" | "stats" | "conditions">;
 }
 
@@ -74,6 +82,7 @@ export class PluginHealth implements LayerHealth {
   readonly #failures: Counter;
   readonly #held: Counter;
   readonly #broken: Gauge;
+  readonly #mark: HookMark | undefined;
   #inARow = 0;
   /** 0: the plugin does not pause. */
   #pauseMs = 0;
@@ -90,19 +99,39 @@ export class PluginHealth implements LayerHealth {
     this.#failures = stats.counter(...METRICS.failures, labels);
     this.#held = stats.counter(...METRICS.held, labels);
     this.#broken = stats.gauge(...METRICS.broken, labels);
+    this.#mark = options.mark;
+    if (!this.#mark) return;
+    this.#mark.onHeld = () => this.#heldWorker();
+    this.#heldWorker();
+  }
+
+  /** The control thread has told that the plugin held a worker. */
+  #heldWorker(): void {
+    const held = this.#mark?.held;
+    if (!held) return;
+    const { reason, atMs } = held;
+    this.lastFailure = { reason, atMs };
+    if (held.barred === "calls" && !this.#isRetired) this.#broken.set(1);
+  }
+
+  /** It held workers, and is not called any more. */
+  get isBarred(): boolean {
+    return this.#mark?.held?.barred === "calls";
   }
 
   get isBroken(): boolean {
-    return this.#pauseMs > 0;
+    return this.#pauseMs > 0 || this.isBarred;
   }
 
   get whyBroken(): string {
+    if (this.isBarred) return this.#mark?.held?.reason ?? "";
     const reason = this.lastFailure?.reason ?? "";
     return `failed ${FAILURES_IN_A_ROW} times in a row, the last time: ${reason}`;
   }
 
   /** After a pause one call is a trial; another follows after the next pause if its result never arrives. */
   mayBeCalled(): boolean {
+    if (this.isBarred) return false;
     if (this.#pauseMs === 0) return true;
     const nowMs = this.nowMs();
     if (nowMs < this.#pauseEndsMs) return false;
@@ -136,7 +165,7 @@ export class PluginHealth implements LayerHealth {
     if (this.#pauseMs > 0) {
       // A call from before the pause.
       if (!this.#isOnTrial) return;
-      if (!this.#isRetired) this.#broken.set(0);
+      if (!this.#isRetired && !this.isBarred) this.#broken.set(0);
       this.#options.log.info("plugin is asked again");
       const { plugin } = this.#options;
       this.#ended({ ...this.#about, text: `${plugin} is asked again`, isLogged: true });
@@ -151,7 +180,7 @@ export class PluginHealth implements LayerHealth {
     this.#isRetired = true;
     if (!this.isBroken) return;
     this.#broken.set(0);
-    this.#ended();
+    if (this.#pauseMs > 0) this.#ended();
   }
 
   get #about() {
@@ -177,6 +206,18 @@ export class PluginHealth implements LayerHealth {
 
   #ended(event?: NewEvent): void {
     this.#options.lender.conditions?.ended(this.#key, event);
+  }
+
+  enter(hook: number): number {
+    return this.#mark ? this.#mark.enter(hook) : 0;
+  }
+
+  leave(before: number): void {
+    this.#mark?.leave(before);
+  }
+
+  resumed(): void {
+    this.#mark?.resumed(IN.onRequest);
   }
 
   begin(): number | undefined {

@@ -19,6 +19,7 @@ import type { Engine, ListeningSocket } from "../net/mod.ts";
 import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
 import {
   Generations,
+  type HookMarks,
   type LoadPlugin,
   type OpenSharedCells,
   type PreparedGenerations,
@@ -67,6 +68,8 @@ export interface DataPathOptions extends ListenersOptions {
   readonly fetchCertificate: FetchCertificate;
   /** Default: loads built-in plugins. */
   readonly loadPlugin?: LoadPlugin;
+  /** Shows which plugin runs; default: a plugin that holds the thread is not noticed. */
+  readonly marks?: HookMarks;
   /** Memory that plugins of all workers share; default: there is one worker. */
   readonly lendCells?: OpenSharedCells;
   /** Limit of the bytes held for slow peers; default: 64 MiB. */
@@ -190,6 +193,7 @@ export class DataPath {
       random: systemRandom,
       shared: new SharedState(options),
       conditions: this.#context.conditions,
+      ...(options.marks && { marks: options.marks }),
       ...(options.takeLine && { takeLine: options.takeLine }),
     }, options.loadPlugin ?? loadBuiltIn);
     this.#refusals = this.#conditions && new RefusalConditions(clock, this.#conditions);

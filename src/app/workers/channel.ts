@@ -8,7 +8,7 @@ import {
   type TakeConditions,
 } from "../../base/mod.ts";
 import type { ListeningSocket } from "../../net/mod.ts";
-import type { OpenSharedCells } from "../../plugin/mod.ts";
+import type { HeldPlugin, OpenSharedCells, TellMarked } from "../../plugin/mod.ts";
 import type {
   Columns,
   DataView,
@@ -153,13 +153,16 @@ export interface WorkerStart {
   readonly counts: SharedArrayBuffer;
   readonly logMemory: SharedArrayBuffer;
   readonly accessMemory: SharedArrayBuffer;
+  /** Memory of the marks of plugins, and the plugins that have held a worker. */
+  readonly marks: SharedArrayBuffer;
+  readonly held: readonly HeldPlugin[];
   /** Sockets of the process before; present: the worker accepts nothing before `accept`. */
   readonly inherited?: readonly ListeningSocket[] | undefined;
   /** As in `PlaneOptions`. */
   readonly kept: readonly ListeningSocket[];
 }
 
-/** Calls of a worker. `start` comes first; `start`, `abandon` and `logLevel` have no result. */
+/** Calls of a worker. `start` comes first; `start`, `abandon`, `setHeld` and `logLevel` have no result. */
 export interface WorkerCalls {
   start(given: WorkerStart): void;
   /** As in `DataPath`; an error is the refusal. */
@@ -173,6 +176,7 @@ export interface WorkerCalls {
   explain(question: ExplainQuery): Promise<ExplainResult | undefined>;
   setTaps(taps: readonly OpenTap[]): void;
   beat(): void;
+  setHeld(held: readonly HeldPlugin[]): void;
   drainInbound(): void;
   spawn(start: ProgramStart): Promise<number>;
   accept(): void;
@@ -182,7 +186,7 @@ export interface WorkerCalls {
   logLevel(level: LogLevel): void;
 }
 
-/** Calls of the main thread. `ready` comes first; `ready`, `lines` and `firstUse` have no result. */
+/** Calls of the main thread. `ready` comes first; `ready`, `lines`, `marked` and `firstUse` have no result. */
 export interface MainCalls {
   ready(): void;
   /** Lines of a log wait in the worker's ring. */
@@ -190,6 +194,8 @@ export interface MainCalls {
   /** An idle upstream is used. */
   firstUse(upstreamId: string): void;
   telemetry: SendTelemetry;
+  /** A plugin from a file is loaded, or closed. */
+  marked: TellMarked;
   conditions: TakeConditions;
   tapped: TakeTapped;
   authorize: RemoteAuthorize;

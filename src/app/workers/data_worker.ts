@@ -1,8 +1,8 @@
 /** The data plane in worker threads. A worker that dies is replaced. @module */
 
 import { formatSpanMs, type LogLevel, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
-import { duplicate, type ListeningSocket, shareOut } from "../../net/mod.ts";
-import { type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
+import { duplicate, endsBusyThreads, type ListeningSocket, shareOut } from "../../net/mod.ts";
+import { HookWatch, type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
 import {
   type Columns,
   type ListenerView,
@@ -13,6 +13,7 @@ import {
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 import { WorkerConditions } from "../../events/mod.ts";
 import { Channel, type MainCalls, type Port, type WorkerCalls } from "./channel.ts";
+import { BEAT_LOOKS, HeldPlugins, HOLD_LIMITS } from "./held_plugins.ts";
 import { type DataPlane, OpenTaps, type PlaneOptions } from "./plane.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { Rollout, type RolloutMember } from "./rollout.ts";
@@ -26,6 +27,8 @@ interface WorkerPlaneOptions extends PlaneOptions, Pick<ProxyOptions, Settings> 
   readonly onLines: () => void;
   /** Replaced in tests; default: the data worker. */
   readonly createWorker?: () => Worker;
+  /** Whether a worker that is held by a plugin can be ended; default: what the runtime can. */
+  readonly endsThreads?: boolean;
 }
 
 interface DataWorkerOptions {
@@ -35,11 +38,21 @@ interface DataWorkerOptions {
   readonly lendCells: OpenSharedCells;
   readonly taps: OpenTaps;
   readonly conditions: WorkerConditions;
+  readonly held: HeldPlugins;
+  isInForce(snapshot: Snapshot): boolean;
   level(): LogLevel;
   /** Sockets for the next thread; `undefined`: it accepts at once. */
   takeInherited(): readonly ListeningSocket[] | undefined;
-  /** Called when the worker runs, without a snapshot. */
+  /** Called when the worker can take a snapshot. */
   onStarted(): void;
+}
+
+/** A snapshot that a worker prepares. */
+interface Preparing {
+  readonly snapshot: Snapshot;
+  /** Why it is refused before the worker has answered. */
+  readonly refused: PromiseWithResolvers<never>;
+  isRefused: boolean;
 }
 
 type WorkerChannel = Channel<WorkerCalls, MainCalls>;
@@ -60,6 +73,10 @@ class DataWorker implements RolloutMember {
   /** Resolves when the first thread runs, or was given up. */
   readonly #first = Promise.withResolvers<void>();
   #thread: Worker | undefined;
+  #watch = new HookWatch();
+  #preparing: Preparing | undefined;
+  /** A plugin holds it, and it cannot be ended. */
+  isHeld = false;
   #channel: WorkerChannel | undefined;
   #listeners: Promise<readonly ListenerView[] | undefined> | undefined;
   #beat: Promise<void> | undefined;
@@ -82,14 +99,49 @@ class DataWorker implements RolloutMember {
     // All workers start together; a replacement is not waited for.
     await this.#first.promise;
     const channel = this.#channel;
-    if (!channel) return false;
+    if (!channel || this.isHeld) return false;
+    const refused = Promise.withResolvers<never>();
+    const preparing = this.#preparing = { snapshot, refused, isRefused: false };
     try {
-      await channel.ask("prepare", diffSnapshots(this.published, snapshot));
+      const answer = channel.ask("prepare", diffSnapshots(this.published, snapshot));
+      await Promise.race([answer, refused.promise]);
       return true;
     } catch (error) {
-      if (this.#channel !== channel) return false;
+      if (this.#channel !== channel && !preparing.isRefused) return false;
       throw error;
+    } finally {
+      if (this.#preparing === preparing) this.#preparing = undefined;
     }
+  }
+
+  /** Looks whether a plugin holds the worker; then it is replaced. True: it has plugins from files. */
+  look(turn: number): boolean {
+    const thread = this.#thread;
+    const { worker, held, isInForce, onStarted } = this.#options;
+    if (!thread || !this.#watch.isUsed) return false;
+    if (turn % BEAT_LOOKS === 0) void this.beat();
+    const holding = this.#watch.look(this.#beat === undefined, HOLD_LIMITS);
+    if (this.isHeld && !this.#watch.isHeld) {
+      this.isHeld = false;
+      onStarted();
+    }
+    if (!holding) return true;
+    const preparing = this.#preparing;
+    const isNew = preparing !== undefined && !isInForce(preparing.snapshot);
+    const reason = held.take(worker, holding, isNew);
+    if (preparing && isNew && holding.isSetup) {
+      const why = `Cannot use the snapshot: data worker ${worker}: ${reason}`;
+      preparing.isRefused = true;
+      preparing.refused.reject(new ProxyError("plugin_failed", why));
+    }
+    // A plugin that holds workers is not called any more: the delay need not grow.
+    if (held.endsThreads) this.#died(thread, reason, { isRetriedSoon: true });
+    else this.isHeld = true;
+    return true;
+  }
+
+  setHeld(): void {
+    this.#channel?.tell("setHeld", this.#options.held.list);
   }
 
   async publish(snapshot: Snapshot, columns: Columns): Promise<readonly PublishEffect[]> {
@@ -180,15 +232,20 @@ class DataWorker implements RolloutMember {
   }
 
   #spawn(): void {
-    const { worker, plane, lendCells, taps, conditions } = this.#options;
+    const { worker, plane, lendCells, taps, conditions, held } = this.#options;
     const { clock, createWorker = createDataWorker, onLines, onFirstUse } = plane;
     const thread = this.#thread = createWorker();
+    const watch = this.#watch = new HookWatch();
     this.#startedMs = clock.monotonic();
     const channel: WorkerChannel = new Channel(thread as Port, {
       ready: () => this.#runs(thread, channel),
       lines: onLines,
       firstUse: (upstreamId) => onFirstUse?.(upstreamId),
       telemetry: plane.sendTelemetry,
+      marked: (id, plugin) => {
+        watch.take(id, plugin);
+        held.watch();
+      },
       conditions: (changes) => Promise.resolve(conditions.take(worker, changes)),
       tapped: (id, lines, dropped) => Promise.resolve(taps.take(id, lines, dropped)),
       authorize: plane.remoteAuthorize,
@@ -211,7 +268,7 @@ class DataWorker implements RolloutMember {
   #runs(thread: Worker, channel: WorkerChannel): void {
     // A thread that was given up is not its successor.
     if (this.#thread !== thread) return;
-    const { worker, counts, plane, level, takeInherited, onStarted } = this.#options;
+    const { worker, counts, plane, held, level, takeInherited, onStarted } = this.#options;
     const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = plane;
     this.#late?.cancel();
     this.#startTimeoutMs = START_TIMEOUT_MS;
@@ -222,6 +279,8 @@ class DataWorker implements RolloutMember {
       counts: counts.memory,
       logMemory: plane.logMemory,
       accessMemory: plane.accessMemory,
+      marks: this.#watch.memory,
+      held: held.list,
       inherited: takeInherited(),
       kept: plane.kept ?? [],
     });
@@ -232,7 +291,7 @@ class DataWorker implements RolloutMember {
     onStarted();
   }
 
-  #died(thread: Worker, reason: string): void {
+  #died(thread: Worker, reason: string, { isRetriedSoon = false } = {}): void {
     if (this.#thread !== thread) return;
     const { worker, counts, conditions, plane: { clock, log, report } } = this.#options;
     const channel = this.#channel;
@@ -240,6 +299,7 @@ class DataWorker implements RolloutMember {
     this.#thread = undefined;
     this.#channel = undefined;
     this.published = undefined;
+    this.isHeld = false;
     thread.terminate();
     // The only report of the lost connections: their log lines died with the worker.
     const connections = counts.of(worker, PROCESS_COLUMN);
@@ -258,7 +318,7 @@ class DataWorker implements RolloutMember {
       severity: "error",
       isLogged: true,
     });
-    const young = clock.monotonic() - this.#startedMs < YOUNG_MS;
+    const young = !isRetriedSoon && clock.monotonic() - this.#startedMs < YOUNG_MS;
     this.#restartMs = young ? Math.min(this.#restartMs * 2, RESTART_MAX_MS) : RESTART_MS;
     this.#restart = clock.after(this.#restartMs, () => this.#spawn());
   }
@@ -305,21 +365,35 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   });
   const { report = () => {} } = options;
   const conditions = new WorkerConditions({ clock, report, workers: count });
-  const workers = Array.from({ length: count }, (_, worker) =>
-    new DataWorker({
-      worker,
-      counts,
-      plane: options,
-      taps,
-      conditions,
-      lendCells: async (key, length) => await cells.lend(key, length),
-      level: () => level,
-      takeInherited() {
-        const [own = []] = inherited?.splice(worker, 1, []) ?? [];
-        return isHeld ? own : undefined;
-      },
-      onStarted: () => rollout.look(),
-    }));
+  const held = new HeldPlugins({
+    ...options,
+    report,
+    endsThreads: options.endsThreads ?? endsBusyThreads(),
+    look: (turn) => workers.map((worker) => worker.look(turn)).includes(true),
+    onChange() {
+      for (const worker of workers) worker.setHeld();
+    },
+  });
+  const workers: readonly DataWorker[] = Array.from(
+    { length: count },
+    (_, worker) =>
+      new DataWorker({
+        worker,
+        counts,
+        plane: options,
+        taps,
+        conditions,
+        held,
+        isInForce: (snapshot) => snapshot === rollout.published,
+        lendCells: async (key, length) => await cells.lend(key, length),
+        level: () => level,
+        takeInherited() {
+          const [own = []] = inherited?.splice(worker, 1, []) ?? [];
+          return isHeld ? own : undefined;
+        },
+        onStarted: () => rollout.look(),
+      }),
+  );
   const rollout = new Rollout({ ...options, counts, members: workers });
   /** Answers of all workers that come in time. */
   const answers = async <T>(
@@ -333,7 +407,8 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   return {
     rollout,
     async retryFailed() {
-      const bound = await Promise.all(workers.map((worker) => worker.ask("retryFailed")));
+      const able = workers.filter(({ isHeld }) => !isHeld);
+      const bound = await Promise.all(able.map((worker) => worker.ask("retryFailed")));
       return bound.every((all) => all === true);
     },
     listeners: () => answers((worker) => worker.listeners()),
@@ -378,6 +453,7 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
     },
     close() {
       rollout.close();
+      held.close();
       for (const worker of workers) worker.terminate();
     },
   };

@@ -2,6 +2,13 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
+import {
+  type HeldPlugin,
+  type HookMark,
+  HookMarks,
+  IN,
+  type MarkedPlugin,
+} from "../../plugin/mod.ts";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { EchoClient, expectRefused, waitForEcho } from "../../../test/kit/wire/echo.ts";
@@ -166,6 +173,7 @@ class FakeWorker implements Port {
       explain: seen("explain", () => Promise.resolve(undefined)),
       setTaps: seen("setTaps", () => {}),
       beat: seen("beat", () => {}),
+      setHeld: seen("setHeld", () => {}),
       drainInbound: seen("drainInbound", () => {}),
       spawn: seen("spawn", () => Promise.resolve(1)),
       accept: seen("accept", () => {}),
@@ -195,18 +203,24 @@ class FakeWorker implements Port {
   addEventListener(): void {}
 }
 
-function fakePlane(count: number, answers: Partial<WorkerCalls> = {}) {
+function fakePlane(
+  count: number,
+  answers: Partial<WorkerCalls> = {},
+  options: { readonly endsThreads?: boolean } = {},
+) {
   const clock = new FakeClock();
   const firstUses: string[] = [];
   const lines: LogRecord[] = [];
   const workers: FakeWorker[] = [];
+  const stats = new Stats();
   const plane = createWorkerPlane({
+    ...options,
     clock,
     log: createLog({ clock, holder: { level: "info" }, write: (record) => lines.push(record) }),
     workers: count,
     logJson: false,
     logLevel: "error",
-    stats: new Stats(),
+    stats,
     logMemory: LogRings.create(3).memory,
     accessMemory: LogRings.create(2).memory,
     onLines: () => {},
@@ -223,7 +237,7 @@ function fakePlane(count: number, answers: Partial<WorkerCalls> = {}) {
       return worker as unknown as Worker;
     },
   });
-  return { clock, lines, workers, plane, firstUses };
+  return { clock, lines, workers, plane, firstUses, stats };
 }
 
 const SNAPSHOT = snapshotOf({ ca: createAuthority(), service: "web" });
@@ -316,6 +330,91 @@ test("createWorkerPlane() replaces a worker that refuses the snapshot in force",
   await clock.advance(0);
   assert.deepEqual(workers[3]?.calls, ["start", "prepare", "publish"]);
   assert.deepEqual(workers[0]?.calls, ["start", "prepare", "publish"], "it serves on");
+});
+
+const LOOPS: MarkedPlugin = {
+  plugin: "loops",
+  listener: "db",
+  onFailure: "skip",
+  at: "plugins[0]",
+  key: "loops",
+};
+const WITH_PLUGIN: Snapshot = {
+  ...SNAPSHOT,
+  version: -1,
+  pluginCode: { a: { version: -1, text: "", path: "/a.ts", map: "", libraries: [] } },
+};
+
+/** Two workers with one plugin, which does not come back from creation while `holds` is set. */
+async function heldPlane(endsThreads: boolean) {
+  const held: (readonly HeldPlugin[])[] = [];
+  const marks: HookMark[] = [];
+  let holds = false;
+  const fake = fakePlane(2, {
+    setHeld: (list) => void held.push(list),
+    start(given) {
+      const worker = fake.workers[marks.length];
+      const own = new HookMarks(given.marks, (id, plugin) => {
+        worker?.main.tell("marked", id, plugin);
+      });
+      marks.push(own.open(LOOPS));
+      held.push(given.held);
+    },
+    prepare() {
+      if (!holds) return Promise.resolve();
+      const asked = fake.workers.findIndex(({ calls }) => calls.at(-1) === "prepare");
+      marks[asked]?.enter(IN.create);
+      return NEVER;
+    },
+  }, { endsThreads });
+  for (const worker of fake.workers) worker.runs();
+  await fake.plane.rollout.apply(SNAPSHOT);
+  const loops = async () => {
+    holds = true;
+    const applied = fake.plane.rollout.apply(WITH_PLUGIN);
+    await fake.clock.advance(2_500);
+    await applied;
+    holds = false;
+  };
+  return { ...fake, held, loops };
+}
+
+const HELD =
+  /^Cannot use the snapshot: .*plugin loops of db \(plugins\[0\]\) held it in create for 2 s$/;
+
+test("createWorkerPlane() ends a worker that a plugin holds, and refuses what would create it", async () => {
+  const { clock, lines, workers, plane, stats, held, loops } = await heldPlane(true);
+  await loops();
+  assert.match(plane.rollout.refused[0]?.reason ?? "", HELD);
+  assert.deepEqual(workers.map(({ terminated }) => terminated), [true, false]);
+  const calls = workers[1]?.calls.filter((call) => call !== "beat");
+  assert.deepEqual(calls, ["start", "prepare", "publish", "setHeld"], "it serves on");
+  const died = lines.find(({ message }) => message.startsWith("data worker died"));
+  assert.match(String(died?.fields.reason), /plugin loops of db/);
+  await clock.advance(200);
+  workers[2]?.runs();
+  await clock.advance(0);
+  assert.deepEqual(workers[2]?.calls, ["start", "prepare", "publish"], "it has what is in force");
+  assert.deepEqual(held.at(-1)?.map(({ barred }) => barred), ["none"]);
+  await loops();
+  assert.deepEqual(held.at(-1)?.map(({ barred }) => barred), ["create"]);
+  assert.ok(lines.some(({ message }) => message.startsWith("plugin is not called any more")));
+  const count = stats.samples().find(({ name }) => name === "plugin_held_worker_total");
+  assert.deepEqual([count?.value, count?.labels], [2, { plugin: "loops", listener: "db" }]);
+  plane.close();
+});
+
+test("createWorkerPlane() passes over a held worker that cannot be ended, until it answers", async () => {
+  const { clock, lines, workers, plane, loops } = await heldPlane(false);
+  await loops();
+  assert.match(plane.rollout.refused[0]?.reason ?? "", HELD);
+  assert.deepEqual(workers.map(({ terminated }) => terminated), [false, false]);
+  assert.ok(lines.some(({ message }) => /cannot be ended: restart the proxy/.test(message)));
+  await plane.rollout.apply({ ...SNAPSHOT, version: -2 });
+  assert.deepEqual(plane.rollout.refused, []);
+  assert.equal(await plane.retryFailed(), true, "by the worker that answers");
+  await clock.advance(0);
+  plane.close();
 });
 
 test("createWorkerPlane() refuses a snapshot in all workers and logs the reason", async () => {

@@ -17,7 +17,7 @@ import {
   type SharedCounts,
   UPSTREAM_COLUMNS,
 } from "../../proxy/mod.ts";
-import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
+import { diffSnapshots, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 
 export interface RolloutMember {
   /** The snapshot that it published last; `undefined`: none, or the data path is gone. */
@@ -133,21 +133,27 @@ export class Rollout {
     const refusals = new Set<string>();
     let isOver = false;
     const first = Promise.withResolvers<void>();
-    const all = Promise.all(
-      this.#options.members.filter((member) => !this.#busy.has(member)).map((member) =>
-        this.#occupy(member, async () => {
-          try {
-            if (!await member.prepare(snapshot)) return false;
-            if (isOver) member.abandon();
-            else prepared.push(member);
-          } catch (error) {
-            refusals.add(messageOf(error));
-          }
-          first.resolve();
-          return true;
-        })
-      ),
-    );
+    const ask = (member: RolloutMember) =>
+      this.#occupy(member, async () => {
+        try {
+          if (!await member.prepare(snapshot)) return false;
+          if (isOver) member.abandon();
+          else prepared.push(member);
+        } catch (error) {
+          refusals.add(messageOf(error));
+        }
+        first.resolve();
+        return true;
+      });
+    const members = this.#options.members.filter((member) => !this.#busy.has(member));
+    const isKnown = () => prepared.length > 0 || refusals.size > 0;
+    // A plugin that blocks its thread while it is created costs one data path.
+    for (const one = createsPlugins(this.published, snapshot); one && !isKnown();) {
+      const member = members.shift();
+      if (!member) break;
+      await this.#within(ask(member));
+    }
+    const all = refusals.size > 0 ? Promise.resolve() : Promise.all(members.map(ask));
     await this.#within(all);
     await Promise.race([all, first.promise]);
     isOver = true;
@@ -233,6 +239,14 @@ export class Rollout {
     await Promise.race([work, late.promise]);
     timer.cancel();
   }
+}
+
+/** Whether plugins from files may be created for `next`. */
+function createsPlugins(previous: Snapshot | undefined, next: Snapshot): boolean {
+  if (Object.keys(next.pluginCode).length === 0) return false;
+  const { pluginCode, inbound, upstreams, edges, chains } = diffSnapshots(previous, next);
+  const changed = [pluginCode, inbound, upstreams, edges, chains];
+  return changed.some((parts) => Object.keys(parts).length > 0);
 }
 
 /** Never rejects. `undefined`: the member is given up. */

@@ -393,3 +393,29 @@ for (
     );
   });
 }
+
+test("Rollout has one data path create plugins from files first, and the others only if it could", async () => {
+  const { rollout, members, clock } = world(3);
+  const [first, second, third] = members;
+  assert.ok(first && second && third);
+  await rollout.apply(A);
+  const pluginCode = { a: { version: 2, text: "", path: "/a.ts", map: "", libraries: [] } };
+  const hold = first.holdsBack();
+  const applied = rollout.apply({ ...B, pluginCode });
+  await clock.advance(0);
+  assert.deepEqual([first, second].map(({ log }) => log.at(-1)), ["prepare 2", "publish 1"]);
+  hold.answer(new Error("it loops"));
+  await applied;
+  assert.match(rollout.refused[0]?.reason ?? "", /it loops/);
+  assert.deepEqual([second, third].map(({ log }) => log.at(-1)), ["publish 1", "publish 1"]);
+  const gone = first.holdsBack();
+  const again = rollout.apply({ ...C, pluginCode });
+  await clock.advance(0);
+  gone.answer(false);
+  await again;
+  assert.deepEqual([second, third].map(({ published }) => published?.version), [3, 3]);
+  // The same plugins are not created again.
+  const log = second.log.length;
+  await rollout.apply({ ...C, version: 4, pluginCode });
+  assert.deepEqual(second.log.slice(log), ["prepare 4", "publish 4"]);
+});

@@ -8,6 +8,7 @@ import {
   systemRandom,
 } from "../../base/mod.ts";
 import { runtimeEngine, socketsFor } from "../../net/mod.ts";
+import { HookMarks } from "../../plugin/mod.ts";
 import { DataPath, SharedCounts } from "../../proxy/mod.ts";
 import {
   Channel,
@@ -31,6 +32,7 @@ let accessLines: AccessLines | undefined;
 let spans: SpanOutbox | undefined;
 let logs: LogOutbox | undefined;
 let container: FailureContainer | undefined;
+let marks: HookMarks | undefined;
 
 const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown as Port, {
   start,
@@ -52,6 +54,7 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   explain: (question) => path().explain(question),
   setTaps: (taps) => path().setTaps(taps),
   beat() {},
+  setHeld: (held) => marks?.setHeld(held),
   drainInbound: () => path().drainInbound(),
   spawn: spawnProcess,
   accept: () => path().accept(),
@@ -74,7 +77,8 @@ function path(): DataPath {
 }
 
 function start(
-  { settings, nowMs, counts, logMemory, accessMemory, inherited, kept }: WorkerStart,
+  { settings, nowMs, counts, logMemory, accessMemory, marks: memory, held, inherited, kept }:
+    WorkerStart,
 ): void {
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
@@ -100,6 +104,8 @@ function start(
     wake: wakeFor(accessRings),
   });
   spans = spanOutbox(systemClock, send);
+  marks = new HookMarks(memory, (id, plugin) => main.tell("marked", id, plugin));
+  marks.setHeld(held);
   started = new DataPath({
     ...settings,
     engine,
@@ -113,6 +119,7 @@ function start(
     takeTapped: (id, lines, dropped) => main.ask("tapped", id, lines, dropped),
     counts: new SharedCounts(counts),
     inherited: socketsFor(inherited, kept),
+    marks,
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),
     lendCells: (key, length) => main.ask("lendCells", key, length),

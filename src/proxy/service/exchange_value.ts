@@ -6,6 +6,7 @@ import {
   EndedExchange,
   type Exchange,
   faultOf,
+  IN,
   type Layer,
   type LayerStack,
   type Log,
@@ -137,6 +138,7 @@ export class ExchangeValue implements RecordedExchange {
     for (const { callback, by } of this.#onEnd) {
       const health = by?.health;
       const startedMs = health?.begin();
+      const outer = health?.enter(IN.onEnd) ?? 0;
       try {
         callback(summary);
       } catch (error) {
@@ -144,6 +146,7 @@ export class ExchangeValue implements RecordedExchange {
         if (health) health.failed(reason, { hook: "onEnd" });
         else log.warn("a plugin failed at the end of an exchange", { reason });
       }
+      health?.leave(outer);
       if (startedMs !== undefined) health?.end(startedMs, "onEnd");
     }
   }

@@ -130,6 +130,8 @@ export class DataPath {
   #connectionLog: ConnectionObserver | undefined;
   #taps: readonly Tap[] = [];
   #records: AccessRecords | undefined;
+  /** Version of the part that they follow. */
+  #recordsOf: number | undefined;
   #prepared: Prepared | undefined;
   /** Number of calls of `prepare`; a later call overtakes an earlier one. */
   #prepares = 0;
@@ -317,13 +319,15 @@ export class DataPath {
     const sendsRecords = telemetry?.logs?.access === true && takeRecord !== undefined;
     const isSame = facts.accessLog?.part.version === accessLog?.version &&
       facts.tracer?.part.version === tracing?.version &&
-      (this.#records !== undefined) === sendsRecords;
+      this.#recordsOf === telemetry?.version;
     if (isSame && facts.observers !== NO_OBSERVERS) return;
     const { clock, log, sums } = this.#context;
     facts.accessLog = accessLog && takeLine
-      ? new AccessLogger(accessLog, { clock, take: takeLine })
+      ? new AccessLogger(accessLog, { clock, take: takeLine, stats: this.stats })
       : undefined;
-    this.#records = sendsRecords ? new AccessRecords({ clock, take: takeRecord }) : undefined;
+    this.#records = sendsRecords
+      ? new AccessRecords(telemetry?.logs?.sampling, { clock, take: takeRecord, stats: this.stats })
+      : undefined;
     facts.tracer = tracing && takeSpan ? new Tracer(tracing, { clock, take: takeSpan }) : undefined;
     this.#connectionLog ??= connectionLog({ log, sums, clock });
     this.#observeAll();

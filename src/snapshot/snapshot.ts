@@ -5,7 +5,7 @@ import type { Address, BindAddress } from "../base/mod.ts";
 import type { HashPolicy, RouteMatch } from "../chain/mod.ts";
 import type { HeaderChanges, LogFormat, PathRules } from "../http/mod.ts";
 import type { CertificatePair, OnDemandRules, Validation } from "../identity/mod.ts";
-import type { TelemetryPart, TracingPart } from "./tracing_part.ts";
+import type { LogSamplingRule, TelemetryPart, TracingPart } from "./tracing_part.ts";
 import type { IntentionPolicy } from "../policy/mod.ts";
 
 export interface SnapshotPart {
@@ -152,6 +152,8 @@ export interface AccessLogPart extends SnapshotPart {
   readonly format: LogFormat;
   /** Connections that an HTTP listener refused before a request are logged, too. */
   readonly listeners: boolean;
+  /** Absent: every line is written. */
+  readonly sampling?: readonly LogSamplingRule[];
 }
 
 export type AccessLogTarget =

@@ -60,12 +60,30 @@ export interface TracingChoice {
 
 export type CollectorFormat = TelemetryCollector["format"];
 
+/** One of `every` lines that meet all conditions is written, and says so. */
+export interface LogSamplingRule {
+  /** `503`, or `5xx`. */
+  readonly status?: string;
+  /** Prefix of the path. */
+  readonly path?: string;
+  readonly slowMs?: number;
+  /** Whether a rule or a limit refused it. */
+  readonly isDenied?: boolean;
+  readonly every: number;
+}
+
 /** Metrics and logs that are sent by OTLP. */
 export interface TelemetryPart {
   readonly version: number;
   /** `null`: none are sent. */
   readonly metrics: (SignalExport & { readonly intervalMs: number }) | null;
-  readonly logs: (SignalExport & { readonly access: boolean }) | null;
+  readonly logs:
+    | (SignalExport & {
+      readonly access: boolean;
+      /** Rules for access records; absent: every one is sent. */
+      readonly sampling?: readonly LogSamplingRule[];
+    })
+    | null;
 }
 
 interface SignalExport {
@@ -83,5 +101,8 @@ interface SignalChoice extends Pick<TracingChoice, "service" | "resource"> {
 export interface TelemetryChoice {
   readonly metrics?: SignalChoice & { readonly intervalMs?: number };
   /** `access`: a record of each request, too, as in an access log. */
-  readonly logs?: SignalChoice & { readonly access?: boolean };
+  readonly logs?: SignalChoice & {
+    readonly access?: boolean;
+    readonly sampling?: readonly LogSamplingRule[];
+  };
 }

@@ -56,6 +56,8 @@ export interface Registration {
   /** Present for an ingress gateway; absent: a sidecar. */
   readonly ingress?: IngressRegistration;
   readonly accessLogs?: AccessLogSettings;
+  /** `postern_access_log_sampling` of the proxy's configuration, as written. */
+  readonly accessLogSampling?: unknown;
   /** Absent: not configured. */
   readonly metrics?: MetricsSettings;
   /** `envoy_tracing_json` and `envoy_listener_tracing_json`, where they can be followed. */

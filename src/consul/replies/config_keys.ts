@@ -115,7 +115,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       bind_address bind_port protocol local_connect_timeout_ms local_request_timeout_ms
       local_idle_timeout_ms handshake_timeout_ms max_inbound_connections max_request_headers_kb
       ${STATS_KEYS} ${TRACING_KEYS} envoy_extra_static_clusters_json postern_tls postern_plugins
-      postern_upstream_plugins postern_show_denials
+      postern_upstream_plugins postern_show_denials postern_access_log_sampling
     `,
     notes: {
       ...TRACING_NOTES,
@@ -137,7 +137,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
   gateway: {
     followed: `
       bind_address handshake_timeout_ms max_request_headers_kb ${STATS_KEYS} ${TRACING_KEYS}
-      envoy_extra_static_clusters_json postern_tls
+      envoy_extra_static_clusters_json postern_tls postern_access_log_sampling
     `,
     notes: {
       ...TRACING_NOTES,

@@ -146,6 +146,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     ingress: isIngress ? { clusters: others, meshGatewayMode, edges: [], refused: [] } : undefined,
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
     accessLogs: accessLogsOf(proxy),
+    accessLogSampling: config.raw("postern_access_log_sampling"),
     metrics: metricsOf(config),
     tracing,
     upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams, { meshGatewayMode, warnings }),

@@ -134,3 +134,23 @@ test("lines follow changes of the format, and end when the log is turned off", a
   fail();
   assert.deepEqual(db.lines.slice(1), ["- over\n"]);
 });
+
+test("rules of sampling keep one of N lines of connections, and each that was denied", async () => {
+  const sampling = [{ isDenied: true, every: 1 }, { every: 3 }];
+  await using db = await rig({ ...DB, accessLog: { ...LOG, version: 2, sampling } });
+  const serve = async () => {
+    const caller = db.call().prove(presented(WEB, { serverName: "db.test.consul" }));
+    const server = db.path.engine.lastDial.connect();
+    await settle();
+    caller.connection.end();
+    server.connection.end();
+    await settle();
+  };
+  for (let count = 0; count < 4; count++) await serve();
+  assert.deepEqual(db.lines.map((line) => JSON.parse(line).sampled), ["1/3", "1/3"]);
+  await db.path.set({ ...DB, accessLog: { ...LOG, version: 2, sampling }, policy: policyOf([]) });
+  db.call().prove(presented(WEB, { serverName: "db.test.consul" }));
+  await settle();
+  assert.equal(db.lines.length, 3);
+  assert.equal(db.last.sampled, undefined);
+});

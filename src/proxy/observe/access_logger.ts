@@ -1,7 +1,7 @@
 /** The access log: a line for each exchange, and each connection that carries none. @module */
 
 import { hostname } from "node:os";
-import { type Clock, connectionFlagOf, type ErrorCode } from "../../base/mod.ts";
+import { type Clock, connectionFlagOf, type ErrorCode, type Stats } from "../../base/mod.ts";
 import {
   compileFormat,
   type DownstreamFacts,
@@ -11,6 +11,7 @@ import {
 } from "../../http/mod.ts";
 import type { AccessLogPart } from "../../snapshot/mod.ts";
 import type { ConnectionRecord, Ending } from "./connection_record.ts";
+import { LogSampler, withRate } from "./log_sampler.ts";
 import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
 
 /** Takes a line, which ends with a line feed. */
@@ -21,14 +22,17 @@ export class AccessLogger {
   readonly #line: FormatLine;
   readonly #clock: Pick<Clock, "now" | "monotonic">;
   readonly #take: TakeLine;
+  readonly #sampler: LogSampler | undefined;
 
-  constructor(part: AccessLogPart, { clock, take }: {
+  constructor(part: AccessLogPart, { clock, take, stats }: {
     readonly clock: Pick<Clock, "now" | "monotonic">;
     readonly take: TakeLine;
+    readonly stats: Stats;
   }) {
     this.part = part;
     this.#clock = clock;
     this.#take = take;
+    this.#sampler = part.sampling && new LogSampler(part.sampling, stats);
     const process = { hostname: hostname(), now: () => clock.now() };
     const compiled = compileFormat(part.format, process);
     // The format was validated when it was read; a line in another form is worth more than none.
@@ -38,7 +42,7 @@ export class AccessLogger {
     this.#line = usable.kind === "compiled" ? usable.line : () => "";
   }
 
-  readonly exchanges: ExchangeObserver = { ended: (record) => this.#take(this.#line(record)) };
+  readonly exchanges: ExchangeObserver = { ended: (record) => this.#write(record) };
 
   readonly connections: ConnectionObserver = {
     ended: (record, ending) => {
@@ -66,7 +70,12 @@ export class AccessLogger {
       (record.direction === "inbound" ? "local_app" : record.destination);
     if (record.upstreamLocal !== "") line.upstream = { local: record.upstreamLocal };
     if (ending.kind === "failed") describe(line, ending.code, ending.reason);
-    this.#take(this.#line(line));
+    this.#write(line, ending.kind === "failed" ? ending.code : undefined);
+  }
+
+  #write(record: ExchangeRecord, code?: ErrorCode): void {
+    const rate = this.#sampler?.rateOf(record, code) ?? 1;
+    if (rate > 0) this.#take(withRate(this.#line(record), rate));
   }
 }
 

@@ -1,6 +1,6 @@
 /** A log record for each exchange and connection, for a collector: an access log with names in place of a format. @module */
 
-import { type Clock, type ErrorCode, type LogLevel, peerIp } from "../../base/mod.ts";
+import { type Clock, type ErrorCode, type LogLevel, peerIp, type Stats } from "../../base/mod.ts";
 import {
   type ExchangeRecord,
   pathWithoutQuery,
@@ -8,7 +8,9 @@ import {
   type SpanAttributes,
   TRACE_FORMS,
 } from "../../http/mod.ts";
+import type { LogSamplingRule } from "../../snapshot/mod.ts";
 import type { ConnectionRecord, Ending } from "./connection_record.ts";
+import { LogSampler } from "./log_sampler.ts";
 import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
 import { attributesOf, connectionAttributes, grpcStatusOf } from "./span_attributes.ts";
 
@@ -29,16 +31,24 @@ export type TakeAccessRecord = (record: AccessRecord) => void;
 export class AccessRecords {
   readonly #clock: Pick<Clock, "now" | "monotonic">;
   readonly #take: TakeAccessRecord;
+  readonly #sampler: LogSampler | undefined;
 
-  constructor({ clock, take }: {
+  constructor(sampling: readonly LogSamplingRule[] | undefined, { clock, take, stats }: {
     readonly clock: Pick<Clock, "now" | "monotonic">;
     readonly take: TakeAccessRecord;
+    readonly stats: Stats;
   }) {
     this.#clock = clock;
     this.#take = take;
+    this.#sampler = sampling && new LogSampler(sampling, stats);
   }
 
-  readonly exchanges: ExchangeObserver = { ended: (record) => this.#take(recordOf(record)) };
+  readonly exchanges: ExchangeObserver = {
+    ended: (record) => {
+      const rate = this.#sampler?.rateOf(record) ?? 1;
+      if (rate > 0) this.#take(recordOf(record, rate));
+    },
+  };
 
   readonly connections: ConnectionObserver = {
     ended: (record, ending) => {
@@ -65,7 +75,7 @@ export class AccessRecords {
   }
 }
 
-function recordOf(record: ExchangeRecord): AccessRecord {
+function recordOf(record: ExchangeRecord, rate: number): AccessRecord {
   const { request, downstream: { connection }, trace, status, code, startMs } = record;
   const parent = trace ?? (request && readTrace(request.fields, TRACE_FORMS).parent);
   const { direction = "inbound", listener: name = "", destination = "" } = connection ?? {};
@@ -79,6 +89,7 @@ function recordOf(record: ExchangeRecord): AccessRecord {
       ...attributes,
       "postern.duration_ms",
       Math.max(0, record.endAt - record.startedAt),
+      ...rate > 1 ? ["sampled", `1/${rate}`] : [],
     ],
     traceId: parent?.traceId ?? "",
     spanId: parent?.spanId ?? "",

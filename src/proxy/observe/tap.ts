@@ -186,7 +186,8 @@ function labelOf({ direction, listener, destination }: OfListener): string {
   return direction === "inbound" ? "" : upstreamLabel({ id: listener, name: destination });
 }
 
-function isStatus(wanted: string, status: number): boolean {
+/** `wanted`: `503`, or `5xx`. */
+export function isStatus(wanted: string, status: number): boolean {
   return wanted.endsWith("xx")
     ? Math.floor(status / 100) === Number(wanted[0])
     : status === Number(wanted);

@@ -14,7 +14,7 @@ import { edgeParts, exposedParts, inboundParts } from "./listener_parts.ts";
 import { refusedMutualTls } from "./entry_keys.ts";
 import { entryPlugins } from "./entry_plugins.ts";
 import { AbsenceTimer, earliest } from "./last_resort.ts";
-import { accessLogPart } from "../parts/access_logs.ts";
+import { accessLogPart, accessLogSampling } from "../parts/access_logs.ts";
 import { intentionsFor, judgeTokens, refusedIntentions } from "./token_providers.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
@@ -214,6 +214,7 @@ export function assemble(
     return { ...waiting(lacking, refused), ignored, pending, memory: kept, dueMs };
   }
   const policy = { intentions, defaultAction: defaultAction ?? "deny" } as const;
+  const sampling = accessLogSampling(registration.accessLogSampling, refused);
   const snapshot: Snapshot = {
     version,
     service,
@@ -225,13 +226,13 @@ export function assemble(
     ownCredentials: own.ownCredentials,
     policy: keepPart<PolicyPart>(previous?.policy, policy, version),
     tls,
-    accessLog: accessLogPart(registration.accessLogs, context),
+    accessLog: accessLogPart(registration.accessLogs, { ...context, sampling }),
     tracing: tracingPart(options.tracing, registration.tracing, {
       previous,
       version,
       service: registration.service,
     }),
-    telemetry: telemetryPart(options.telemetry, undefined, {
+    telemetry: telemetryPart(options.telemetry, sampling && { logs: { sampling } }, {
       previous,
       version,
       service: registration.service,

@@ -10,6 +10,7 @@ import { INBOUND_HTTP, PROTOCOL, UPSTREAM_HTTP } from "./file_http.ts";
 import type { AccessLogPart, Content, TlsVersion } from "../../snapshot/mod.ts";
 import type { LogFormat } from "../../http/mod.ts";
 import { formatFault } from "../parts/access_logs.ts";
+import { LOG_SAMPLING } from "../parts/log_sampling.ts";
 import { FILE_LOGS, FILE_METRICS, FILE_TRACING } from "./file_tracing.ts";
 
 const Identity = object({
@@ -149,6 +150,7 @@ const FILE_ACCESS_LOG = v.pipe(
     jsonFormat: v.optional(JsonFormat),
     textFormat: v.optional(TextFormat),
     disableListenerLogs: v.optional(v.boolean("must be true or false"), false),
+    sampling: v.optional(LOG_SAMPLING),
   }),
   v.check(
     ({ type, path }) => (type === "file") === (path !== undefined),
@@ -162,6 +164,7 @@ const FILE_ACCESS_LOG = v.pipe(
     to: given.type === "file" ? { kind: given.type, path: given.path ?? "" } : { kind: given.type },
     format: given.jsonFormat ?? given.textFormat ?? { kind: "default" },
     listeners: !given.disableListenerLogs,
+    ...(given.sampling && { sampling: given.sampling }),
   })),
 );
 

@@ -4,6 +4,7 @@ import * as v from "valibot";
 import { defined, duration, object, text } from "../../base/schema.ts";
 import { TRACE_FORMS } from "../../http/mod.ts";
 import type { TelemetryChoice, TelemetryCollector, TracingChoice } from "../../snapshot/mod.ts";
+import { LOG_SAMPLING } from "../parts/log_sampling.ts";
 import { collectorOf, OTLP_PATHS, OTLP_PROTOCOLS, parseShare } from "../parts/tracing.ts";
 
 const PROTOCOLS = Object.keys(OTLP_PROTOCOLS);
@@ -63,11 +64,16 @@ export const FILE_METRICS = v.pipe(
 );
 
 export const FILE_LOGS = v.pipe(
-  object({ ...SIGNAL, access: v.optional(v.boolean("must be true or false")) }),
+  object({
+    ...SIGNAL,
+    access: v.optional(v.boolean("must be true or false")),
+    sampling: v.optional(LOG_SAMPLING),
+  }),
   reachable(OTLP_PATHS.logs),
   v.transform((given): NonNullable<TelemetryChoice["logs"]> => {
-    const { access, service, resource } = given;
-    return defined({ collector: usableIn(given, OTLP_PATHS.logs), access, service, resource });
+    const { access, sampling, service, resource } = given;
+    const collector = usableIn(given, OTLP_PATHS.logs);
+    return defined({ collector, access, sampling, service, resource });
   }),
 );
 

@@ -8,16 +8,27 @@
 
 import type { AccessLogSettings } from "../../consul/mod.ts";
 import { compileFormat, type LogFormat } from "../../http/mod.ts";
-import { type AccessLogPart, type AccessLogTarget, keepPart } from "../../snapshot/mod.ts";
+import {
+  type AccessLogPart,
+  type AccessLogTarget,
+  keepPart,
+  type LogSamplingRule,
+  type Refusal,
+} from "../../snapshot/mod.ts";
+import { formatPath, parsed } from "../../base/schema.ts";
+import { LOG_SAMPLING } from "./log_sampling.ts";
 import type { PartContext } from "./own_credentials.ts";
 
 /** For formats that are checked and not used. */
 const NO_SOURCE = { hostname: "", now: () => 0 };
 const WHAT = "access log";
+const SAMPLING_KEY = "postern_access_log_sampling";
 
 export function accessLogPart(
   settings: AccessLogSettings | undefined,
-  { previous, version, refused }: PartContext,
+  { previous, version, refused, sampling }: PartContext & {
+    readonly sampling?: readonly LogSamplingRule[] | undefined;
+  },
 ): AccessLogPart | null {
   if (!settings) return null;
   const to = targetOf(settings);
@@ -36,7 +47,22 @@ export function accessLogPart(
     to,
     format: fault === undefined ? format : { kind: "default" },
     listeners: !settings.disableListenerLogs,
+    ...(sampling && { sampling }),
   }, version);
+}
+
+/** `undefined`: every line is written, also where the rules cannot be used. */
+export function accessLogSampling(
+  given: unknown,
+  refused: Refusal[],
+): readonly LogSamplingRule[] | undefined {
+  if (given === undefined) return undefined;
+  const read = parsed(LOG_SAMPLING, given, []);
+  if (read.kind === "valid") return read.output;
+  const [{ path, message } = { path: [], message: "" }] = read.problems;
+  const reason = `${SAMPLING_KEY}${formatPath(path)} ${message}; every line is written`;
+  refused.push({ what: WHAT, reason });
+  return undefined;
 }
 
 /** Why it cannot be used, as the end of a sentence that begins with its name; `undefined`: it can. */

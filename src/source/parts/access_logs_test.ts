@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AccessLogSettings } from "../../consul/mod.ts";
 import type { Refusal } from "../../snapshot/mod.ts";
-import { accessLogPart } from "./access_logs.ts";
+import { accessLogPart, accessLogSampling } from "./access_logs.ts";
 
 const SETTINGS: AccessLogSettings = {
   disableListenerLogs: false,
@@ -75,3 +75,35 @@ test("accessLogPart() keeps its version while nothing changes", () => {
   const previous = { accessLog } as never;
   assert.equal(accessLogPart(SETTINGS, { ...context, previous, version: 4 }), accessLog);
 });
+
+test("accessLogSampling() reads rules as they are written in Consul", () => {
+  const refused: Refusal[] = [];
+  const rules = accessLogSampling([
+    { status: "5xx", every: 1 },
+    { slow: "500ms", denied: false, path: "/a", every: 2 },
+    { every: 100 },
+  ], refused);
+  assert.deepEqual(rules, [
+    { status: "5xx", every: 1 },
+    { slowMs: 500, isDenied: false, path: "/a", every: 2 },
+    { every: 100 },
+  ]);
+  assert.deepEqual(refused, []);
+});
+
+for (
+  const [given, reason] of [
+    [[{ every: 0 }], /^postern_access_log_sampling\[0\]\.every must be at least 1.*every line is/],
+    [[{ status: "6xx", every: 1 }], /\[0\]\.status must be a status such as 503 or 5xx/],
+    [[{ every: 9 }, { status: "5xx", every: 1 }], /without a condition before its last one/],
+    [[{ rate: 9 }], /is missing|not known/],
+    ["1%", /must be a list/],
+  ] as const
+) {
+  test(`accessLogSampling() refuses ${JSON.stringify(given)}, and every line is written`, () => {
+    const refused: Refusal[] = [];
+    assert.equal(accessLogSampling(given, refused), undefined);
+    assert.equal(refused.length, 1);
+    assert.match(refused[0]?.reason ?? "", reason);
+  });
+}

@@ -86,7 +86,8 @@ export class WorkerConditions {
     if (!event || times > 1) return;
     this.#tell(key);
     const sum = lasting?.refused ?? refused;
-    this.#report(sum === 0 ? event : { ...event, effect: `${sum} refused` });
+    const what = event.kind === "endpoint" ? "failed" : "refused";
+    this.#report(sum === 0 ? event : { ...event, effect: `${sum} ${what}` });
   }
 
   #settled(): void {

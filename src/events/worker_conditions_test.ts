@@ -83,7 +83,7 @@ test("WorkerConditions adds up what the workers refused", async () => {
   await clock.advance(500);
   conditions.take(0, [{ ...OFF, refused: 40 }]);
   conditions.take(1, [{ ...OFF, refused: 6 }]);
-  assert.equal(events.at(-1)?.effect, "46 refused");
+  assert.equal(events.at(-1)?.effect, "46 failed");
 });
 
 test("WorkerConditions has a log line for what flapped, which has none of its own", async () => {

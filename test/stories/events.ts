@@ -105,7 +105,7 @@ export function events(agents: Agents): void {
         / ejected for 30s: 5 failures in a row, the last: endpoint_/,
       );
       assert.deepEqual([event.kind, event.severity], ["endpoint", "warn"]);
-      assert.match(event.effect, /^(?:0 of 1|1 of 2) instances in use$/);
+      assert.match(event.effect, /^(?:0 of 1|1 of 2) instances left in balancing$/);
       await eventOf(web, /^requests to api fail with endpoint_refused$/);
     });
 

@@ -109,7 +109,7 @@ Trust
   -state-dir DIR
       Keep the last good state here (it holds private keys; mode 0600), so that a restart while
       Consul is away serves until the certificate expires. With -config: the secrets of SDS servers
-      and Workload APIs.
+      and Workload APIs. The last events are kept here as well.
 Running
   -admin-bind ADDRESS (default: 127.0.0.1:19000 or the next free port)
       Admin server, host:port, or off. An address given here must be free.

@@ -88,7 +88,7 @@ function reportEjection(lease: Lease, why: string, context: UpstreamContext, aft
   const isTold = conditions.began(key, {
     ...about,
     text: `${name} ejected for ${formatSpanMs(steps * RETURN_STEP_MS)}: ${after}${why}`,
-    effect: `${pool.usableCount(nowMs)} of ${pool.size} instances in use`,
+    effect: `${pool.usableCount(nowMs)} of ${pool.size} instances left in balancing`,
     severity: "warn",
     isLogged: true,
   });

@@ -114,6 +114,9 @@ test("new processes of both sidecars take over one after the other, and no reque
   await goOn();
   const failed = pair.another("db");
   await failed.process.waitFor(/taking over from a running process/, TIMEOUT);
+  // It hangs with the sockets.
+  failed.kill("SIGSTOP");
+  await goOn();
   failed.kill("SIGKILL");
   await serving.db.process.waitFor(/handover failed; this process goes on serving/, TIMEOUT);
   const left = rounds("processes that take over under load", { few: 3, all: 10 }) - 2;

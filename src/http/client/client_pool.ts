@@ -77,11 +77,10 @@ export interface ClientPoolOptions<R extends Reached, F> extends ClientCodecOpti
 /** Assumed capacity of an HTTP/2 connection before the server's SETTINGS came. */
 const EXPECTED_STREAMS = 100;
 /**
- * Dials at a time. A burst of requests to a server that has no connections, as after its restart, would
- * otherwise dial once for each of them, and the handshakes would take the processor from the requests,
- * which need only a few connections, one after the other.
+ * A dial under way for this long is overtaken by others. Bun handles a few handshakes in a turn of its loop,
+ * the newest first: as long as further ones begin, the oldest would not end before their time is over.
  */
-const MOST_OPENINGS = 64;
+const OVERTAKEN_MS = 500;
 /** A connection that was idle for this long is closed. */
 const IDLE_MS = 3_600_000;
 const IDLE_CHECK_MS = 300_000;
@@ -95,6 +94,7 @@ interface Waiting<R extends Reached, F> {
 }
 
 interface Opening<R extends Reached> {
+  readonly beganMs: number;
   dial?: Dial;
   connection?: KeptConnection<R>;
   deadline?: { cancel(): void };
@@ -278,12 +278,17 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
   // Dialling.
 
   #dialMore(): void {
-    if (this.#over) return;
+    if (this.#over || this.#isOvertaken) return;
     const perDial = this.#options.version === "h2" ? EXPECTED_STREAMS : 1;
-    while (
-      this.#openings.size * perDial < this.#waiting.size && this.#openings.size < MOST_OPENINGS &&
-      this.#dialOne()
-    );
+    while (this.#openings.size * perDial < this.#waiting.size && this.#dialOne());
+  }
+
+  /** A dial takes long although others came through: requests use the connections that are there. */
+  get #isOvertaken(): boolean {
+    if (this.#openings.size === 0 || this.#all.size === this.#draining.size) return false;
+    const [oldest] = this.#openings;
+    return oldest !== undefined &&
+      this.#options.clock.monotonic() - oldest.beganMs >= OVERTAKEN_MS;
   }
 
   /** False: a limit does not allow another connection. */
@@ -295,6 +300,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     const isCounted = limiter?.enter() ?? false;
     if (limiter && !isCounted && !isFirst) return false;
     const opening: Opening<R> = {
+      beganMs: this.#options.clock.monotonic(),
       leave: () => {
         if (isCounted) limiter?.leave();
       },

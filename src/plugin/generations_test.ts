@@ -5,6 +5,7 @@ import { loadBuiltIn } from "../built_in/mod.ts";
 import { createLog, type LogRecord, silentLog, Stats } from "../base/mod.ts";
 import type { PluginCodePart, PluginUse } from "../snapshot/mod.ts";
 import { Generations, type PluginsOf } from "./generations.ts";
+import { type HeldPlugin, HookMarks, HookWatch, IN } from "./hook_marks.ts";
 import { SharedState } from "./shared_state.ts";
 
 /** A file whose plugin has that name and that code in `create`. */
@@ -112,4 +113,91 @@ test("Generations limits a plugin from a file to a thousand timers", async () =>
   const wanted = wantedOf({ inbound: useOf("a", "inbound") });
   const preparing = generations.prepare(wanted, { version: 1, pluginCode });
   await assert.rejects(preparing, /create\(\): .*more than 1000 timers/);
+});
+
+/** Generations in a worker whose marks are watched; `created` counts calls of `create`. */
+function markedRig(create = "globalThis.created = (globalThis.created ?? 0) + 1") {
+  const scope = globalThis as { created?: number };
+  scope.created = 0;
+  const watch = new HookWatch();
+  const keys = new Set<string>();
+  const marks = new HookMarks(watch.memory, (id, plugin) => {
+    if (plugin) keys.add(plugin.key);
+    watch.take(id, plugin);
+  });
+  const clock = new FakeClock();
+  const stats = new Stats();
+  const lender = { log: silentLog, stats, clock, random: () => 0, marks };
+  const generations = new Generations({ ...lender, shared: new SharedState() }, loadBuiltIn);
+  const pluginCode = { a: codeOf("/etc/a.ts", "shop", create) };
+  const prepare = (config: unknown, service = "") =>
+    generations.prepare(
+      new Map([["db", {
+        uses: [{ ...useOf("a", "db"), config }],
+        carriesBytes: false,
+        routes: [{ route: { name: "default", service, match: null }, configs: {}, at: "" }],
+      }]]),
+      { version: 1, pluginCode },
+    );
+  const bar = (barred: HeldPlugin["barred"]) =>
+    marks.setHeld([...keys].map((key) => ({ key, reason: "it held", atMs: 1, barred })));
+  const broken = () => stats.samples().find(({ name }) => name === "plugin_broken")?.value;
+  const states = () => generations.views().map(({ state }) => state);
+  return { clock, watch, generations, prepare, pluginCode, bar, broken, states, scope };
+}
+
+test("Generations does not call a plugin that held workers, nor creates it, until its configuration changes", async () => {
+  const { watch, generations, prepare, bar, broken, states, scope } = markedRig();
+  generations.publish(await prepare({ limit: 1 }));
+  bar("none");
+  assert.deepEqual([states(), generations.views()[0]?.lastFailure?.reason], [
+    ["serving"],
+    "it held",
+  ]);
+  bar("calls");
+  assert.deepEqual([states(), broken()], [["broken"], 1]);
+  const [before] = generations.views();
+  generations.publish(await prepare({ limit: 1 }, "other"));
+  assert.deepEqual([states().at(0), scope.created, before?.state], ["broken", 1, "broken"]);
+  assert.equal(
+    generations.of("db")?.plansOf({} as never)[0]?.layers[0]?.health.mayBeCalled(),
+    false,
+  );
+  generations.publish(await prepare({ limit: 2 }));
+  assert.deepEqual([states().at(0), scope.created], ["serving", 2]);
+  await generations.close();
+  assert.equal(watch.isUsed, false);
+});
+
+test("Generations refuses a plugin that held workers while it was created", async () => {
+  const { watch, generations, prepare, bar, states, scope } = markedRig();
+  const good = await prepare({ limit: 1 });
+  generations.giveUp(good);
+  bar("create");
+  await assert.rejects(
+    prepare({ limit: 1 }),
+    /^ProxyError: Cannot load \.\/a\.ts \(db\.plugins\[0\]\.use\): it held$/,
+  );
+  assert.deepEqual([states(), scope.created, watch.isUsed], [[], 1, false]);
+  await generations.close();
+});
+
+test("Generations limits the time of an import", async () => {
+  const { clock, watch, prepare, pluginCode } = markedRig();
+  pluginCode.a = { ...pluginCode.a, text: "module.exports = new Promise(() => {});" };
+  const refused = assert.rejects(prepare({}), /Cannot load .*not done after 5000 ms/);
+  await clock.advance(5_000);
+  await refused;
+  assert.equal(watch.isUsed, false);
+});
+
+test("Generations marks the code of a file while it runs", async () => {
+  const scope = globalThis as { seen?: (text: string) => void };
+  const { watch, generations, prepare } = markedRig("globalThis.seen('create')");
+  const seen: string[] = [];
+  const cells = new Int32Array(watch.memory);
+  scope.seen = (text) => seen.push(`${text} ${(cells[0] ?? 0) % 16 === IN.create}`);
+  generations.publish(await prepare({}));
+  assert.deepEqual([seen, cells[0]], [["create true"], 0]);
+  await generations.close();
 });

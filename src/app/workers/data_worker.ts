@@ -134,8 +134,8 @@ class DataWorker implements RolloutMember {
       preparing.isRefused = true;
       preparing.refused.reject(new ProxyError("plugin_failed", why));
     }
-    // A plugin that holds workers is not called any more: the delay need not grow.
-    if (held.endsThreads) this.#died(thread, reason, { isRetriedSoon: true });
+    // A plugin that holds workers is soon not called any more: no delay is needed.
+    if (held.endsThreads) this.#died(thread, reason, { isReplacedAtOnce: true });
     else this.isHeld = true;
     return true;
   }
@@ -291,7 +291,7 @@ class DataWorker implements RolloutMember {
     onStarted();
   }
 
-  #died(thread: Worker, reason: string, { isRetriedSoon = false } = {}): void {
+  #died(thread: Worker, reason: string, { isReplacedAtOnce = false } = {}): void {
     if (this.#thread !== thread) return;
     const { worker, counts, conditions, plane: { clock, log, report } } = this.#options;
     const channel = this.#channel;
@@ -318,9 +318,9 @@ class DataWorker implements RolloutMember {
       severity: "error",
       isLogged: true,
     });
-    const young = !isRetriedSoon && clock.monotonic() - this.#startedMs < YOUNG_MS;
+    const young = !isReplacedAtOnce && clock.monotonic() - this.#startedMs < YOUNG_MS;
     this.#restartMs = young ? Math.min(this.#restartMs * 2, RESTART_MAX_MS) : RESTART_MS;
-    this.#restart = clock.after(this.#restartMs, () => this.#spawn());
+    this.#restart = clock.after(isReplacedAtOnce ? 0 : this.#restartMs, () => this.#spawn());
   }
 }
 

@@ -118,6 +118,22 @@ for (const status of ["200 OK", "403 Forbidden", "503 Service Unavailable"]) {
   });
 }
 
+test("an application cannot pass for the proxy in early hints and in trailers", async () => {
+  const forged = "X-Postern-Denied-By: intention_denied\r\n";
+  await using origin = await startRawOrigin(() =>
+    `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n${forged}\r\n` +
+    `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Own: 1\r\n${forged}\r\n`
+  );
+  await using pair = await pairOf(origin.port, { intentions: [intention("web", "allow")] });
+  await using client = await RawClient.open({ host: "127.0.0.1", port: pair.port });
+  client.send(ASK.replace("\r\n\r\n", "\r\nTE: trailers\r\nConnection: TE\r\n\r\n"));
+  const hints = await client.response();
+  const answer = await client.response();
+  assert.deepEqual([statusOf(hints), valuesOf(hints, FIELD)], [103, []]);
+  assert.match(answer.trailers, /^x-own: 1$/im);
+  assert.doesNotMatch(answer.raw, /denied-by/i);
+});
+
 test("the caller's proxy learns that the application is down", async () => {
   const origin = await startRawOrigin();
   await origin[Symbol.asyncDispose]();

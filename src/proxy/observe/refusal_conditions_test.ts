@@ -47,6 +47,9 @@ for (
     ["the other side's denial", { code: "intention_denied", path: "/", deniedBy: "db" }, "", [
       "intention requests to db are refused with intention_denied by db",
     ]],
+    ["a token that the other side misses", { code: "unauthenticated", deniedBy: "db" }, "", [
+      "intention connections to db are refused with unauthenticated by db",
+    ]],
     ["our own denial", { direction: "inbound", code: "intention_denied" }, "", []],
     ["a token that is missing", { code: "unauthenticated" }, "", []],
   ] as const satisfies readonly (readonly [

@@ -46,7 +46,15 @@ export interface LayerContext {
   limit(outcome: ResponseOutcome, timeoutMs: number): Deadline;
   /** See {@link Change.idleTimeoutMs}. */
   idleTimeoutMs: number | undefined;
+  /** Told which layer decided the request, or failed; absent: nobody records it. */
+  readonly decided?: LayerDecided | undefined;
 }
+
+/** `code`: of a refusal. */
+export type LayerDecided = (
+  layer: Pick<Layer, "name" | "phase">,
+  what: { readonly kind: "answered" | "refused" | "failed"; readonly code?: string },
+) => void;
 
 export interface ForwardedRequest {
   readonly plan: RoutePlan;
@@ -57,6 +65,8 @@ export interface ForwardedRequest {
 
 const NO_ENDPOINTS: readonly Endpoint[] = [];
 const NO_CHANGE: Change = {};
+const ANSWERED = { kind: "answered" } as const;
+const FAILED = { kind: "failed" } as const;
 
 export class LayerStack {
   readonly context: LayerContext;
@@ -288,6 +298,12 @@ class LayerCall {
   }
 
   #passed(response?: PluginResponse): void {
+    // A layer that called `next` left the decision to others.
+    if (response && !this.#inner) {
+      const { failure } = response;
+      const what = failure ? { kind: "refused", code: failure.code } as const : ANSWERED;
+      this.#stack.context.decided?.(this.#layer, what);
+    }
     if (response && isStreamOf(response.body, this.#layer)) this.#passesLater = true;
     if (!this.#passesLater) this.#layer.health.passed();
   }
@@ -332,6 +348,7 @@ class LayerCall {
   #fault(what: string, to: ResponseTarget, { hook, skip }: HookCall): void {
     if (to.isOver || this.#stack.isOver) return;
     this.#layer.health.failed(what, { hook, route: this.#stack.plan?.route.name });
+    this.#stack.context.decided?.(this.#layer, FAILED);
     this.#skipOrRefuse(what, to, skip);
   }
 

@@ -66,6 +66,7 @@ export {
   type ForwardedRequest,
   type Layer,
   type LayerContext,
+  type LayerDecided,
   LayerStack,
   type RoutePlan,
 } from "./layer_stack.ts";

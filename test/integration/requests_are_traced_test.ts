@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { FinishedSpan } from "../../src/proxy/mod.ts";
 import { tracingPart } from "../../src/source/parts/tracing.ts";
-import type { TracingChoice, TracingPart } from "../../src/snapshot/mod.ts";
+import type { PluginUse, TracingChoice, TracingPart } from "../../src/snapshot/mod.ts";
 import { startPathPair } from "../kit/engine/path_pair.ts";
 import { httpRules, intention } from "../kit/engine/snapshots.ts";
 import { eventually } from "../kit/process/process.ts";
@@ -22,7 +22,10 @@ function partOf(choice: TracingChoice, version: number): TracingPart {
 let version = 0;
 
 /** A pair that is traced with `choice`, its spans, and the heads that the application gets. */
-async function startTracedPair(choice: TracingChoice, options: { readonly allow?: boolean } = {}) {
+async function startTracedPair(
+  choice: TracingChoice,
+  options: { readonly allow?: boolean; readonly plugins?: readonly PluginUse[] } = {},
+) {
   const heads: string[] = [];
   const origin = await startRawOrigin(({ head }) => {
     heads.push(head);
@@ -31,7 +34,7 @@ async function startTracedPair(choice: TracingChoice, options: { readonly allow?
   const spans = { web: [] as FinishedSpan[], db: [] as FinishedSpan[] };
   const pair = await startPathPair({
     localPort: origin.port,
-    inbound: { http: httpRules("http") },
+    inbound: { http: httpRules("http"), plugins: options.plugins ?? [] },
     upstream: { http: httpRules("http") },
     intentions: [intention("web", options.allow === false ? "deny" : "allow")],
     web: { takeSpan: (span) => void spans.web.push(span) },
@@ -50,7 +53,8 @@ async function startTracedPair(choice: TracingChoice, options: { readonly allow?
     async ask(fields: readonly string[], path = "/x"): Promise<string[]> {
       spans.web.length = spans.db.length = 0;
       client.send(`GET ${path} HTTP/1.1\r\n${["Host: db", ...fields].join("\r\n")}\r\n\r\n`);
-      assert.equal(statusOf(await client.response()), options.allow === false ? 403 : 200);
+      const status = statusOf(await client.response());
+      if (!options.plugins) assert.equal(status, options.allow === false ? 403 : 200);
       const lines = heads.at(-1)?.split("\r\n") ?? [];
       return lines.filter((line) => /^(trace|b3|x-b3|x-datadog)/i.test(line)).toSorted();
     },
@@ -103,6 +107,26 @@ test("a denied request has a span that says who denied it", async () => {
   assert.equal(attributeOf(db, "http.response.status_code"), 403);
   assert.equal(attributeOf(db, "postern.code"), "intention_denied");
   assert.match(String(attributeOf(db, "postern.intention")), /web => test \(deny\)/);
+});
+
+test("a plugin that decides a request is an event of its span", async () => {
+  const limits = [{ requestsPerSecond: 0.01, burst: 1 }];
+  const use = { plugin: "rate_limit", config: { limits }, onFailure: "refuse" } as const;
+  await using rig = await startTracedPair({ ratio: 1 }, {
+    plugins: [{ ...use, at: "plugins[0]" }],
+  });
+  await rig.ask([]);
+  const passed = await rig.both();
+  assert.deepEqual(passed.db.events, []);
+  await rig.ask([]);
+  const { db } = await rig.both();
+  const [{ name, afterMs, attributes } = { name: "", afterMs: -1, attributes: [] }] = db.events;
+  assert.deepEqual([name, ...attributes], [
+    "plugin",
+    ...["postern.plugin", "rate_limit", "postern.phase", "guard"],
+    ...["postern.action", "refused", "postern.code", "rate_limited"],
+  ]);
+  assert.ok(afterMs >= 0 && afterMs <= db.durationMs);
 });
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";

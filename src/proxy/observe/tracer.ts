@@ -22,6 +22,7 @@ import {
   type TracePosition,
   writeTrace,
 } from "../../http/mod.ts";
+import type { LayerDecided } from "../../plugin/mod.ts";
 import type { TelemetryCollector, TracingPart } from "../../snapshot/mod.ts";
 import type { ConnectionRecord, Ending } from "./connection_record.ts";
 import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
@@ -55,6 +56,20 @@ export type TakeSpan = (
 const EVENTS_LIMIT = 16;
 /** A change of the wall clock by more than this is no rounding. */
 const CLOCK_STEP_MS = 2;
+
+/** Adds an event for each plugin that decides the request of a span, or fails. */
+export function pluginEvents(
+  { events }: ExchangeTrace,
+  startedAt: number,
+  clock: Pick<Clock, "monotonic">,
+): LayerDecided {
+  return ({ name, phase }, { kind, code }) => {
+    if (events.length >= EVENTS_LIMIT) return;
+    const attributes = ["postern.plugin", name, "postern.phase", phase, "postern.action", kind];
+    if (code !== undefined) attributes.push("postern.code", code);
+    events.push({ name: "plugin", afterMs: clock.monotonic() - startedAt, attributes });
+  };
+}
 
 export class Tracer {
   readonly part: TracingPart;

@@ -34,6 +34,7 @@ import type { RequestJudge } from "../caller/authorize.ts";
 import type { Session } from "../caller/session.ts";
 import type { Context } from "../core/context.ts";
 import type { SweepTime } from "../observe/connection_record.ts";
+import { pluginEvents } from "../observe/tracer.ts";
 import type { RequestView } from "../observe/view.ts";
 import type { PooledConnection } from "../upstream/connection_pool.ts";
 import type { RequestPool, RequestRoute } from "../upstream/request_pools.ts";
@@ -181,7 +182,9 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
   runPlugins(generation: Generation, route: RequestRoute): void {
     const { context } = this;
     const exchange = this.#newValue();
-    const options = { generation, route, context, exchange };
+    const { trace, startedAt } = this.record;
+    const decided = trace && pluginEvents(trace, startedAt, context.clock);
+    const options = { generation, route, context, exchange, decided };
     const layers = new PluginLayers(this, this.#outgoing(), options);
     this.#upstream = this.#layers = layers;
     layers.start();

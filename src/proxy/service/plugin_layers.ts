@@ -9,6 +9,7 @@ import {
   type Generation,
   type Layer,
   type LayerContext,
+  type LayerDecided,
   LayerStack,
   MadeBody,
   OpenedBody,
@@ -58,6 +59,8 @@ export interface PluginLayersOptions {
   readonly route: RequestRoute;
   readonly context: UpstreamContext;
   readonly exchange: ExchangeValue;
+  /** For an exchange that is traced. */
+  readonly decided?: LayerDecided | undefined;
 }
 
 export class PluginLayers
@@ -65,6 +68,7 @@ export class PluginLayers
   readonly tooLong = "response_invalid";
   readonly isReplayable = false;
   readonly exchange: ExchangeValue;
+  readonly decided: LayerDecided | undefined;
   idleTimeoutMs: number | undefined;
   readonly #caller: PluginResponseSink;
   readonly #request: OutgoingRequest;
@@ -101,6 +105,7 @@ export class PluginLayers
   ) {
     const { generation, exchange } = this.#options = options;
     this.exchange = exchange;
+    this.decided = options.decided;
     this.#caller = caller;
     this.#request = outgoing;
     this.#requestComplete = outgoing.endsWithHead;

@@ -103,7 +103,7 @@ export function usableUpstreams(agents: Agents): void {
         1,
         /\nverdict +leaves this proxy; the last [3-9] requests failed, the last of them was answered 503 by the other side\n/,
         /passes Consul's checks, failed [3-9] times in a row, last with status 503, takes connections\n/,
-        /\nlimits +connections +1 of 1024, kept idle\n/,
+        /\nlimits +connections +1 of 1024 open, idle until the next requests\n/,
       );
       const json = JSON.parse((await run(["explain", "-json", "http://pay/charge"])).output);
       assert.deepEqual([json.verdict, json.status], ["failing", null]);

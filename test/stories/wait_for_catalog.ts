@@ -18,10 +18,8 @@ export function waitForCatalog(agents: Agents): void {
     assert.equal(plain.code, 0, plain.output);
     const late = await waitReady(mesh, db, ["-catalog", "-timeout", "0s"]);
     assert.equal(late.code, 1);
-    assert.match(
-      late.output,
-      /status 503, NOT_PASSING, .*check "[^"]*maintenance[^"]*" .*is critical/i,
-    );
+    const set = new RegExp(`NOT_PASSING, .*in maintenance mode on .*, set on service ${proxyId}`);
+    assert.match(late.output, set);
 
     const waiting = waitReady(mesh, db, ["-catalog", "-timeout", "60s"]);
     await mesh.setMaintenance(proxyId, false);

@@ -138,10 +138,12 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   });
   let begun = false;
   /** Once it is known that no other process of this proxy stores its events any more. */
-  const begin = async (how: string) => {
+  const begin = async (how: "started" | "took over from the process before") => {
     if (begun) return;
     begun = true;
-    const earlier = await eventStore?.load();
+    const end = await eventStore?.load();
+    // The process before drains, and ends later.
+    const earlier = how === "started" ? end : undefined;
     const text = `${how}, version ${VERSION}${earlier?.text ?? ""}`;
     const severity = earlier?.isCrash ? "warn" : "info";
     report({ kind: "process", subject: nameOf(options), text, severity, isLogged: true });

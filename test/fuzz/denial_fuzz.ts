@@ -29,6 +29,6 @@ export const target: FuzzTarget = {
     // The names in a rule are written so that they are read again.
     const written: Fields = [];
     addDenial(written, { code: "intention_denied", rule: text });
-    assert.equal(readDenial(written)?.code, "intention_denied", written[1]);
+    assert.equal(readDenial(written)?.code, "intention_denied");
   },
 };

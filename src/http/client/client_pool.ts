@@ -76,11 +76,6 @@ export interface ClientPoolOptions<R extends Reached, F> extends ClientCodecOpti
 
 /** Assumed capacity of an HTTP/2 connection before the server's SETTINGS came. */
 const EXPECTED_STREAMS = 100;
-/**
- * A dial under way for this long is overtaken by others. Bun handles a few handshakes in a turn of its loop,
- * the newest first: as long as further ones begin, the oldest would not end before their time is over.
- */
-const OVERTAKEN_MS = 500;
 /** A connection that was idle for this long is closed. */
 const IDLE_MS = 3_600_000;
 const IDLE_CHECK_MS = 300_000;
@@ -94,7 +89,6 @@ interface Waiting<R extends Reached, F> {
 }
 
 interface Opening<R extends Reached> {
-  readonly beganMs: number;
   dial?: Dial;
   connection?: KeptConnection<R>;
   deadline?: { cancel(): void };
@@ -278,17 +272,9 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
   // Dialling.
 
   #dialMore(): void {
-    if (this.#over || this.#isOvertaken) return;
+    if (this.#over) return;
     const perDial = this.#options.version === "h2" ? EXPECTED_STREAMS : 1;
     while (this.#openings.size * perDial < this.#waiting.size && this.#dialOne());
-  }
-
-  /** A dial takes long although others came through: requests use the connections that are there. */
-  get #isOvertaken(): boolean {
-    if (this.#openings.size === 0 || this.#all.size === this.#draining.size) return false;
-    const [oldest] = this.#openings;
-    return oldest !== undefined &&
-      this.#options.clock.monotonic() - oldest.beganMs >= OVERTAKEN_MS;
   }
 
   /** False: a limit does not allow another connection. */
@@ -300,7 +286,6 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     const isCounted = limiter?.enter() ?? false;
     if (limiter && !isCounted && !isFirst) return false;
     const opening: Opening<R> = {
-      beganMs: this.#options.clock.monotonic(),
       leave: () => {
         if (isCounted) limiter?.leave();
       },
@@ -336,7 +321,6 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     this.#idleCheck ??= this.#checkIdleLater();
     events?.onOpened?.();
     this.changed(connection);
-    this.#dialMore();
   }
 
   #openingFailed(opening: Opening<R>, failure: F): void {

@@ -70,33 +70,6 @@ test("a connection whose server accepts no more requests is closed, and waiting 
   for (const caller of [first, second]) caller.connection.close();
 });
 
-test("no further dial begins while one takes long, and requests use the connections that are there", async () => {
-  await using path = await startMemoryPath(snapshotOf({
-    ca: CA,
-    service: "web",
-    upstreams: [{ name: "db", http: httpRules("http") }],
-    targets: [targetOf({ name: "db", uris: [DB.uri], ports: [1] })],
-  }));
-  const { dials } = path.engine;
-  const callers = [await ask(path), await ask(path)];
-  assert.equal(dials.length, 2);
-  const server = dials[1]?.connect(presented(DB));
-  await path.clock.advance(400);
-  callers.push(await ask(path));
-  assert.equal(dials.length, 3);
-  await path.clock.advance(100);
-  callers.push(await ask(path));
-  assert.equal(dials.length, 3);
-  server?.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-  await settle();
-  assert.equal(server?.received.match(/^GET /gm)?.length, 2);
-  for (const at of [0, 2]) dials[at]?.connect(presented(DB));
-  await settle();
-  callers.push(await ask(path));
-  assert.equal(dials.length, 4);
-  for (const caller of callers) caller.connection.close();
-});
-
 test("a connection that its server is about to end carries no request", async () => {
   await using path = await startMemoryPath(snapshotOf({
     ca: CA,

@@ -79,12 +79,13 @@ const BOOTSTRAP_KEYS = {
   envoy_bootstrap_json_tpl: NO_BOOTSTRAP,
   envoy_extra_static_listeners_json: `${RAW}; declare an upstream for each listener`,
   envoy_extra_stats_sinks_json: "raw Envoy configuration is not supported; set envoy_statsd_url " +
-    "or envoy_dogstatsd_url, or scrape /stats/prometheus",
+    "or envoy_dogstatsd_url, start the proxy with -metrics-to, or scrape /stats/prometheus",
   envoy_stats_config_json:
     "raw Envoy configuration is not supported; choose labels and buckets where " +
     "the metrics are read",
   envoy_telemetry_collector_bind_socket_dir:
-    "HCP's telemetry collector is not supported; scrape /stats/prometheus",
+    "HCP's telemetry collector is not supported; start the proxy with -metrics-to, or scrape " +
+    "/stats/prometheus",
   xds_fetch_timeout_ms: NO_XDS,
 };
 

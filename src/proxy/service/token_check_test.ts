@@ -28,6 +28,9 @@ function rig(onRequest: OnRequest) {
   const health = {
     mayBeCalled: () => true,
     begin: () => undefined,
+    enter: () => 0,
+    leave: () => {},
+    resumed: () => {},
     passed: () => {},
     failed: () => {},
   };

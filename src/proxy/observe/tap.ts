@@ -42,7 +42,7 @@ const BATCH_MS = 100;
 const BATCH_LINES = 100;
 /** Lines that wait, or that the main thread has not taken. Further ones are only counted. */
 const LIMIT_LINES = 400;
-/** Lines of one second, built at about 5 µs each: more are for no reader, and would cost the traffic. */
+/** Lines of one second: more are for no reader, and would cost the traffic. */
 const LINES_PER_SECOND = 500;
 const SHOWN_CHARS = 500;
 

@@ -20,11 +20,13 @@ import { prepareRegexes, systemClock, systemRandom } from "../../src/base/mod.ts
 import { CONFIG_KEYS } from "../../src/consul/mod.ts";
 import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
+import { readDefaults } from "../../src/consul/replies/mesh_and_defaults.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { readOwnRegistration } from "../../src/consul/servers/catalog/node_catalog.ts";
 import { startDevAgent } from "../../src/dev/mod.ts";
 import { mount } from "../../src/kit/mod.ts";
 import { BUILT_IN_NAMES, loadBuiltIn } from "../../src/built_in/mod.ts";
+import { whyNotUsable } from "../../src/plugin/mod.ts";
 import { permissionFault } from "../../src/policy/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
 import type { Refusal } from "../../src/snapshot/mod.ts";
@@ -32,6 +34,7 @@ import { KNOWN_OPERATORS } from "../../src/http/access_log/line_format.ts";
 import { accessLogPart } from "../../src/source/parts/access_logs.ts";
 import { NO_PLANS } from "../../src/source/parts/credential_plans.ts";
 import { planRegistration } from "../../src/source/consul/plan_registration.ts";
+import { RegisteredPlugins } from "../../src/source/consul/registered_plugins.ts";
 import { planChain } from "../../src/source/consul/plan.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";
 import { startDevServers } from "../kit/dev_agent/servers/dev_servers.ts";
@@ -222,6 +225,7 @@ test("every block of JSON and HCL names its reader", () => {
     "dataplane",
     "defaults",
     "entry",
+    "fleet",
     "gateway",
     "intentions",
     "listener",
@@ -340,6 +344,27 @@ for (const { name, text } of examplesOf("dataplane")) {
     assert.deepEqual(options.proxy.warnings, []);
     assert.equal(options.proxy.serversFlags?.login?.authMethod, "iam-ecs-service-token");
     assert.equal(options.lifecycle.shutdownGraceMs, 30_000);
+  });
+}
+
+for (const { name, text } of examplesOf("fleet")) {
+  test(`the plugins of ${name} are used at every listener of a sidecar`, async () => {
+    const { Kind, Name, Config } = JSON.parse(text);
+    const defaults = readDefaults({ Kind, Name, Config }, { kind: Kind, name: Name });
+    const readKey = () => assert.fail("no plugin comes from the key/value store");
+    const plugins = new RegisteredPlugins({ clock: systemClock, readKey, onChange() {} });
+    const upstreams = ["payments", "db"].map((name) => ({ id: name, name }));
+    plugins.follow({ upstreams }, defaults);
+    assert.equal(await plugins.refresh(), true);
+    const uses = ["inbound", "payments", "db"].map((listener) =>
+      plugins.held.get(listener)?.used?.uses.map(({ plugin }) => plugin)
+    );
+    assert.deepEqual(uses, [["in_flight_limit"], ["header_rules", "timeout"], ["header_rules"]]);
+    for (const { used } of plugins.held.values()) {
+      for (const use of used?.uses ?? []) {
+        assert.equal(await whyNotUsable(use, { pluginCode: {}, load: loadBuiltIn }), undefined);
+      }
+    }
   });
 }
 

@@ -511,7 +511,7 @@ test("the reference's limits on demand are the defaults", () => {
 test("every metric on the pages is one that the source counts", async () => {
   const text = [...PAGES.values()].join("\n");
   const named = [...new Set(text.match(/(?<=`postern_)\w+(?=[`{])/g))]
-    .filter((name) => !/tls$|^show_denials$/.test(name));
+    .filter((name) => !CONFIG_KEYS.some(({ key }) => key === `postern_${name}`));
   assert.ok(named.length >= 14, `only ${named.join(", ")}`);
   const sources = [];
   const directories = ["consul", "plugin", "secrets", "source", "proxy", "admin", "app"];

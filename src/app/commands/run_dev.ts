@@ -38,7 +38,8 @@ export async function runDev(options: DevOptions): Promise<number> {
   const writer = createLogWriter({ ...common, workers: 0 });
   const log = createLogOutput({ ...common, holder, ring: writer.rings.own, wake: writer.drain });
   const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
-  const signals = onSignals({ stop, reload: () => {} });
+  // There is nothing to reload, and a terminal that closes hangs up.
+  const signals = onSignals({ stop, reload: stop });
   try {
     const agent = await startAgent(options, log);
     try {

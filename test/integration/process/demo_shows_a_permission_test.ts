@@ -19,9 +19,10 @@ function demoScript(): string[] {
 }
 
 for (
-  const [where, words] of [
-    ["an agent", () => [...posternCommand(OWN_ENGINE), ...ON_AGENT]],
-    ["servers", () => [...demoScript(), "-servers", "3"]],
+  const [where, words, end] of [
+    // A terminal that closes hangs up.
+    ["an agent", () => [...posternCommand(OWN_ENGINE), ...ON_AGENT], "SIGHUP"],
+    ["servers", () => [...demoScript(), "-servers", "3"], "SIGTERM"],
   ] as const
 ) {
   test(`the demo on ${where} calls over HTTP, shows its intention's effect, and ends its processes`, async () => {
@@ -49,7 +50,7 @@ for (
       await demo.waitFor(seen[index] ?? /^$/, IN_TIME);
       assert.equal((await ask("POST")).status, 403);
     }
-    demo.kill("SIGTERM");
+    demo.kill(end);
     assert.deepEqual(await demo.waitExit(IN_TIME), { code: 0, signal: null });
     for (const pid of sidecars) assert.ok(!existsSync(`/proc/${pid}`), `sidecar ${pid} is left`);
   });

@@ -17,7 +17,7 @@ const MAX_PROBES = 50;
 /** Runs until a signal; returns the exit code. */
 export async function runDevPlugin(file: string, config: unknown, write: Write): Promise<number> {
   const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
-  const signals = onSignals({ stop, stopNow: () => {}, reload: () => {} });
+  const signals = onSignals({ stop, stopNow: () => {}, reload: stop });
   await using stack = new AsyncDisposableStack();
   stack.defer(() => signals.off());
   const watched = await writeWatched(resolve(file), stack);

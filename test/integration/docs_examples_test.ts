@@ -306,7 +306,7 @@ for (const { name, text } of examplesOf("registration")) {
     const planned = planRegistration(registration, NO_PLANS, {});
     assert.deepEqual([planned.refused, planned.warnings], [[], []]);
     const { Proxy: { Config, Upstreams } } = JSON.parse(text).Connect.SidecarService;
-    assert.equal(planned.inbound, Config.postern_tls ? "inbound" : null);
+    assert.equal(planned.inbound, Config?.postern_tls ? "inbound" : null);
     assert.equal(registration.upstreams.length, Upstreams.length);
   });
 }

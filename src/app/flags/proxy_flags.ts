@@ -146,8 +146,8 @@ Running
       Send a span of each connection that carries bytes, too.
   -metrics-to URL
       Send metrics to this collector by OTLP over HTTP, such as http://127.0.0.1:4318. off: none.
-  -metrics-interval DURATION (default: 60s)
-      Send metrics once in this time.
+  -metrics-interval DURATION
+      Send metrics once in this time, by default every 60s.
   -logs-to URL
       Send log lines to this collector by OTLP over HTTP, besides standard error. off: none.
   -logs-access

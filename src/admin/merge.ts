@@ -100,12 +100,27 @@ export function mergeEndpoints(
     ({ target, id, lastResort }) => `${target}\u0000${id}\u0000${lastResort}`,
     (a, b) => ({
       ...a,
+      ...mergeFailures([a, b]),
       active: a.active + b.active,
-      failures: Math.max(a.failures, b.failures),
-      lastFailure: a.lastFailure || b.lastFailure,
       ejectedForMs: Math.max(a.ejectedForMs, b.ejectedForMs),
     }),
   );
+}
+
+type Failures = Pick<EndpointView, "failures" | "lastFailure" | "failedAgoMs" | "answeredAgoMs">;
+
+/** One endpoint as all data paths saw it: a later answer in one of them ends the failures in all. */
+export function mergeFailures(seen: readonly Failures[]): Failures {
+  const failed = seen.filter(({ lastFailure }) => lastFailure !== "");
+  const [last] = failed.toSorted((a, b) => (a.failedAgoMs ?? 0) - (b.failedAgoMs ?? 0));
+  const answeredAgoMs = Math.min(...seen.map((each) => each.answeredAgoMs ?? Infinity));
+  const answered = answeredAgoMs < Infinity && { answeredAgoMs };
+  if (last && answeredAgoMs < (last.failedAgoMs ?? 0)) {
+    return { failures: 0, lastFailure: "", failedAgoMs: undefined, ...answered };
+  }
+  const failures = Math.max(...seen.map((each) => each.failures));
+  const age = last?.failedAgoMs !== undefined && { failedAgoMs: last.failedAgoMs };
+  return { failures, lastFailure: last?.lastFailure ?? "", ...age, ...answered };
 }
 
 /** Upstreams that refused within the last minute, most often first. */

@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { warmingShown } from "../source/parts/own_credentials.ts";
 import { fakeAdminView } from "../../test/kit/admin/admin_view.ts";
-import { mergeViews, withWarming } from "./merge.ts";
+import { mergeFailures, mergeViews, withWarming } from "./merge.ts";
 import { trafficShown } from "./traffic_shown.ts";
 
 const BOUND = {
@@ -44,6 +44,33 @@ for (
   test(`withWarming() ${name}`, () => {
     const shown = withWarming([BOUND], warming).map((listener) => [listener.name, listener.state]);
     assert.deepEqual(shown, want);
+  });
+}
+
+for (
+  const [name, seen, want] of [
+    ["the later failure", [["x", 9_000], ["y", 2_000]], "y, 3 in a row, 2000"],
+    [
+      "none after a later answer",
+      [["x", 9_000], ["", undefined, 8_000]],
+      ", 0 in a row, undefined",
+    ],
+    ["one after an earlier answer", [["", undefined, 9_000], ["x", 8_000]], "x, 3 in a row, 8000"],
+    [
+      "one that no other worker saw",
+      [["", undefined], ["x", undefined]],
+      "x, 3 in a row, undefined",
+    ],
+  ] as const
+) {
+  test(`mergeFailures() has ${name}`, () => {
+    const merged = mergeFailures(seen.map(([lastFailure, failedAgoMs, answeredAgoMs]) => ({
+      failures: lastFailure === "" ? 0 : 3,
+      lastFailure,
+      failedAgoMs,
+      answeredAgoMs,
+    })));
+    assert.equal(`${merged.lastFailure}, ${merged.failures} in a row, ${merged.failedAgoMs}`, want);
   });
 }
 

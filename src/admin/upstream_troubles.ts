@@ -1,6 +1,6 @@
 /** Upstreams that carry no traffic: refused, without instances, or with failing ones. @module */
 
-import type { Sample } from "../base/mod.ts";
+import { formatSpanMs, type Sample } from "../base/mod.ts";
 import {
   askThere,
   type EndpointView,
@@ -54,23 +54,62 @@ function troublesOf(
 ): readonly string[] {
   const name = `upstream ${upstreamLabel(upstream)}`;
   const chain = snapshot.chains[upstream.chain];
-  const resolvers = Object.values(chain?.resolvers ?? {});
-  const unit = upstream.http ? "requests" : "connections";
+  const unit = unitOf(upstream);
   const lacking = chain
     ? lackingTexts(chain, { snapshot, unit }).map((text) => `${name} has no ${text}`)
     : [];
-  const troubles = resolvers.flatMap(({ targets }) => {
-    if (lackIn(targets, snapshot) !== undefined) return [];
-    const instances = instancesInUse(targets.map((key) => byTarget.get(key) ?? []));
-    const worst = instances.toSorted((a, b) => b.failures - a.failures)[0];
-    if (!worst || !instances.every(keepsFailing)) return [];
-    const at = resolvers.length > 1 ? ` at ${worst.target.replace(/^.*#/, "")}` : "";
-    return [`${name} keeps failing${at}: ${failureText(worst, unit)}`];
-  });
-  return [...new Set([...lacking, ...troubles])];
+  const failing = failingTargets(upstream, { snapshot, byTarget })
+    .filter(({ instances }) => instances.every(keepsFailing))
+    .map(({ worst, at }) => `${name} keeps failing${at}: ${failureText(worst, unit)}`);
+  return [...new Set([...lacking, ...failing])];
+}
+
+/** Upstreams that failed a while ago and were not used since: they may serve again. */
+export function pastFailureTexts(
+  snapshot: Snapshot | undefined,
+  endpoints: readonly EndpointView[],
+): readonly string[] {
+  if (!snapshot) return [];
+  const byTarget = Map.groupBy(endpoints, ({ target }) => target);
+  const texts = Object.values(snapshot.upstreams).flatMap((upstream) =>
+    failingTargets(upstream, { snapshot, byTarget })
+      .filter(({ instances }) => !instances.every(keepsFailing))
+      .map(({ worst, at }) =>
+        `upstream ${upstreamLabel(upstream)}${at}: ${failureText(worst, unitOf(upstream))}`
+      )
+  );
+  return [...new Set(texts)].slice(0, SHOWN);
 }
 
 type TrafficUnit = "connections" | "requests";
+
+function unitOf({ http }: UpstreamPart): TrafficUnit {
+  return http ? "requests" : "connections";
+}
+
+/** Destinations whose instances in use all failed last, with the one that failed most often. */
+function failingTargets(
+  upstream: UpstreamPart,
+  { snapshot, byTarget }: {
+    readonly snapshot: Snapshot;
+    readonly byTarget: ReadonlyMap<string, readonly EndpointView[]>;
+  },
+): readonly {
+  readonly instances: readonly EndpointView[];
+  readonly worst: EndpointView;
+  /** ` at v2.api.default.default.dc1`; `""`: there is one destination. */
+  readonly at: string;
+}[] {
+  const resolvers = Object.values(snapshot.chains[upstream.chain]?.resolvers ?? {});
+  return resolvers.flatMap(({ targets }) => {
+    if (lackIn(targets, snapshot) !== undefined) return [];
+    const instances = instancesInUse(targets.map((key) => byTarget.get(key) ?? []));
+    const worst = instances.toSorted((a, b) => b.failures - a.failures)[0];
+    if (!worst || !instances.every(hasFailed)) return [];
+    const at = resolvers.length > 1 ? ` at ${worst.target.replace(/^.*#/, "")}` : "";
+    return [{ instances, worst, at }];
+  });
+}
 
 /** For each part of the traffic that has no instance, what follows "it has no". */
 function lackingTexts(
@@ -192,16 +231,24 @@ export function endpointSamples(endpoints: readonly EndpointView[]): readonly Sa
 
 /** One failure is no trend; an ejected instance has reached its limit of failures. */
 const IN_A_ROW = 3;
+/** A failure before that says little about the next request. */
+const PAST_MS = 30_000;
+
+type Failing = Pick<EndpointView, "failures" | "lastFailure" | "failedAgoMs" | "ejectedForMs">;
+
+/** It failed just now, and no request and no connection has succeeded since. */
+export function keepsFailing(endpoint: Failing): boolean {
+  return hasFailed(endpoint) && !isPast(endpoint);
+}
 
 /** No request and no connection has succeeded since. */
-export function keepsFailing(
-  { failures, lastFailure, ejectedForMs }: Pick<
-    EndpointView,
-    "failures" | "lastFailure" | "ejectedForMs"
-  >,
-): boolean {
+function hasFailed({ failures, lastFailure, ejectedForMs }: Failing): boolean {
   // An instance that ends connections right after the handshake fails without a count.
-  return failures >= IN_A_ROW || ejectedForMs > 0 || failures === 0 && lastFailure !== "";
+  return lastFailure !== "" && (failures >= IN_A_ROW || ejectedForMs > 0 || failures === 0);
+}
+
+function isPast({ failedAgoMs = 0 }: Pick<Failing, "failedAgoMs">): boolean {
+  return failedAgoMs >= PAST_MS;
 }
 
 /** Instances that traffic goes to: those of the first target with usable ones, else all. */
@@ -214,16 +261,17 @@ export function instancesInUse<T extends Pick<EndpointView, "ejectedForMs" | "la
   return usable.find(({ length }) => length > 0) ?? targets.flat();
 }
 
-/** `the last 3 requests failed, the last of them was answered 503 by the other side`. */
+/** `the last 3 requests failed, the last of them was answered 503 by the other side`; an old one has its age. */
 export function failureText(
-  { failures, lastFailure }: Pick<EndpointView, "failures" | "lastFailure">,
+  { failures, lastFailure, failedAgoMs = 0 }: Omit<Failing, "ejectedForMs">,
   unit: TrafficUnit,
 ): string {
+  const age = isPast({ failedAgoMs }) ? `, ${formatSpanMs(failedAgoMs)} ago,` : "";
   const [, status] = /^status (\d+)$/.exec(lastFailure) ?? [];
   const how = status === undefined
     ? `failed on the other side: ${lastFailure}`
     : `was answered ${status} by the other side`;
   return failures > 1
-    ? `the last ${failures} ${unit} failed, the last of them ${how}`
-    : `the last ${unit === "requests" ? "request" : "connection"} ${how}`;
+    ? `the last ${failures} ${unit} failed, the last of them${age} ${how}`
+    : `the last ${unit === "requests" ? "request" : "connection"}${age} ${how}`;
 }

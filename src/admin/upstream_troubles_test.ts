@@ -6,7 +6,12 @@ import { httpRules, snapshotOf, targetOf } from "../../test/kit/engine/snapshots
 import type { EndpointView } from "../proxy/mod.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 import { createAdmin } from "./admin.ts";
-import { endpointSamples, troubleTexts, upstreamTroubles } from "./upstream_troubles.ts";
+import {
+  endpointSamples,
+  pastFailureTexts,
+  troubleTexts,
+  upstreamTroubles,
+} from "./upstream_troubles.ts";
 
 const LACK = 'nobody is registered as "cache" in dc1';
 const SNAPSHOT: Snapshot = snapshotOf({
@@ -60,6 +65,8 @@ for (
       "upstream pay keeps failing: the last request was answered 500 by the other side",
       CACHE,
     ]],
+    ["one that is ejected and answered since", [endpoint("pay", { ejectedForMs: 9 })], [CACHE]],
+    ["one that failed a while ago", [endpoint("pay", { ...FAILED, failedAgoMs: 40_000 })], [CACHE]],
     ["connections that are ended at once", [endpoint("db", { lastFailure: "refused_by_peer" })], [
       "upstream db keeps failing: the last connection failed on the other side: refused_by_peer",
       CACHE,
@@ -71,6 +78,16 @@ for (
     assert.deepEqual(upstreamTroubles(view, endpoints).map(({ text }) => text), want);
   });
 }
+
+test("pastFailureTexts() has the age of a failure after which nothing was tried", () => {
+  const failed = { ejectedForMs: 20_000, lastFailure: "status 503", failedAgoMs: 40_000 };
+  assert.deepEqual(pastFailureTexts(SNAPSHOT, [endpoint("pay", failed)]), [
+    "upstream pay: the last request, 40s ago, was answered 503 by the other side",
+  ]);
+  for (const change of [{ failedAgoMs: 9 }, { lastFailure: "" }]) {
+    assert.deepEqual(pastFailureTexts(SNAPSHOT, [endpoint("pay", { ...failed, ...change })]), []);
+  }
+});
 
 test("upstreamTroubles() names refused upstreams and those without an answer of Consul", () => {
   const base = fakeAdminView();

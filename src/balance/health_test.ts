@@ -82,7 +82,7 @@ test("EndpointPool.succeeded() makes failures count from zero again", () => {
   const { pool, states: [state] } = setUp({});
   assert.ok(state);
   fail(pool, state, 4, 0);
-  pool.succeeded(state);
+  pool.succeeded(state, 0);
   assert.deepEqual(fail(pool, state, 5, 0), [false, false, false, false, true]);
 });
 

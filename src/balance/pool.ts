@@ -39,6 +39,10 @@ export interface EndpointSummary {
   readonly failures: number;
   /** The last failure, or that it ends connections at once; `""`: it answered since. */
   readonly lastFailure: string;
+  /** Age of `lastFailure`; absent: there is none. */
+  readonly failedAgoMs?: number | undefined;
+  /** Age of the last good answer; absent: there was none. */
+  readonly answeredAgoMs?: number | undefined;
   readonly ejectedForMs: number;
   readonly lastResort: boolean;
 }
@@ -133,10 +137,12 @@ export class EndpointPool {
     record.active--;
   }
 
-  /** A good answer: failures are counted from zero again. */
-  succeeded(state: EndpointState): void {
-    const record: { failures: number; answersBefore?: number } = state;
+  /** A good answer: failures are counted from zero again. An ejection runs to its end. */
+  succeeded(state: EndpointState, nowMs: number): void {
+    const record: Partial<EndpointRecord> & { failures: number } = state;
     record.failures = 0;
+    record.lastFailure = "";
+    record.answeredMs = nowMs;
     record.answersBefore = -1;
     this.#answers++;
   }
@@ -149,7 +155,7 @@ export class EndpointPool {
   refused(state: EndpointState, nowMs: number, why = ""): boolean {
     const record = this.#records.get(keyOf(state.endpoint));
     if (!record || record !== state) return false;
-    record.lastFailure = why;
+    note(record, nowMs, why);
     if (record.answersBefore < 0) record.answersBefore = this.#answers;
     return this.#answers > record.answersBefore && this.failed(state, nowMs, why);
   }
@@ -167,14 +173,13 @@ export class EndpointPool {
     return record !== undefined && this.#eject(record, nowMs);
   }
 
-  /** Notes the failure of one of ours that is not ejected; undefined: it is not counted. */
+  /** Notes the failure of one of ours; undefined: it is ejected or not ours, so it is not counted. */
   #counted(state: EndpointState, nowMs: number, why: string): EndpointRecord | undefined {
     const record = this.#records.get(keyOf(state.endpoint));
     if (!record || record !== state) return undefined;
     this.#groupOf(record).usable(nowMs);
-    if (record.ejected) return undefined;
-    record.lastFailure = why;
-    return record;
+    note(record, nowMs, why);
+    return record.ejected ? undefined : record;
   }
 
   /** Goes on with an ejection of an earlier process, if this pool has the endpoint. */
@@ -209,13 +214,13 @@ export class EndpointPool {
   }
 
   views(nowMs: number): EndpointSummary[] {
-    return [...this.#records.values()].map((record) => ({
+    return [...this.#records.values()].map((record): EndpointSummary => ({
       id: record.endpoint.id,
       address: addressOf(record),
       weight: record.weight,
       active: record.active,
       failures: record.failures,
-      lastFailure: isFailing(record) ? record.lastFailure : "",
+      ...lastAnswer(record, nowMs),
       ejectedForMs: record.ejected ? Math.max(0, record.ejectedUntilMs - nowMs) : 0,
       lastResort: record.lastResort,
     }));
@@ -224,6 +229,24 @@ export class EndpointPool {
 
 function addressOf({ endpoint }: EndpointRecord): string {
   return formatAddress({ kind: "tcp", ...endpoint });
+}
+
+function note(record: EndpointRecord, nowMs: number, why: string): void {
+  record.lastFailure = why;
+  record.failedMs = nowMs;
+}
+
+function lastAnswer(
+  record: EndpointRecord,
+  nowMs: number,
+): Pick<EndpointSummary, "lastFailure" | "failedAgoMs" | "answeredAgoMs"> {
+  const { lastFailure, failedMs, answeredMs } = record;
+  return {
+    ...lastFailure !== "" && isFailing(record)
+      ? { lastFailure, failedAgoMs: nowMs - failedMs }
+      : { lastFailure: "" },
+    ...answeredMs >= 0 && { answeredAgoMs: nowMs - answeredMs },
+  };
 }
 
 /** Whether it failed, or ended a connection at once, and has not answered since. */

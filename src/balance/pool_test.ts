@@ -37,6 +37,7 @@ test("EndpointPool.update() keeps failures, leases and ejection of an endpoint t
     active: 1,
     failures: 0,
     lastFailure: "status 503",
+    failedAgoMs: 1_000,
     ejectedForMs: 29_000,
     lastResort: false,
   });
@@ -64,8 +65,27 @@ test("EndpointPool.views() have the last failure until the endpoint succeeds", (
   assert.equal(last(), "refused", "a refusal is shown, and does not count as a failure");
   pool.failed(a, 0, "status 503");
   assert.equal(last(), "status 503");
-  pool.succeeded(a);
+  pool.succeeded(a, 0);
   assert.equal(last(), "");
+});
+
+test("EndpointPool.views() have no last failure of an ejected endpoint that answered since", () => {
+  const pool = poolOf();
+  pool.update([A]);
+  const a = pool.pick(0);
+  assert.ok(a);
+  for (let at = 0; at < 5; at++) pool.failed(a, 0, "status 503");
+  const shown = (nowMs: number) => {
+    const [{ ejectedForMs, lastFailure, failedAgoMs, answeredAgoMs } = assert.fail()] = pool.views(
+      nowMs,
+    );
+    return [ejectedForMs, lastFailure, failedAgoMs, answeredAgoMs];
+  };
+  assert.deepEqual(shown(5_000), [25_000, "status 503", 5_000, undefined]);
+  pool.succeeded(a, 6_000);
+  assert.deepEqual(shown(9_000), [21_000, "", undefined, 3_000]);
+  pool.failed(a, 9_000, "status 500");
+  assert.deepEqual(shown(10_000), [20_000, "status 500", 1_000, 4_000]);
 });
 
 for (

@@ -56,8 +56,12 @@ export class EndpointRecord implements EndpointState {
   lastResort: boolean;
   active = 0;
   failures = 0;
-  /** The last failure; it stays when the endpoint answers. */
+  /** The last failure; `""`: it answered since. */
   lastFailure = "";
+  /** Time of `lastFailure`, on the pool's clock. */
+  failedMs = 0;
+  /** Time of the last good answer, on the pool's clock; -1: there was none. */
+  answeredMs = -1;
   ejected = false;
   ejectedUntilMs = 0;
   /** The pool's number of answers when this endpoint began to refuse; -1: it does not. */

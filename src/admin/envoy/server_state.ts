@@ -5,7 +5,12 @@ import type { AdminView, Health } from "../view.ts";
 import type { Json } from "./listeners.ts";
 import { mergeEndpoints, mergeRefusing } from "../merge.ts";
 import { lines } from "../redact.ts";
-import { refusingTexts, troubleTexts, upstreamTroubles } from "../upstream_troubles.ts";
+import {
+  pastFailureTexts,
+  refusingTexts,
+  troubleTexts,
+  upstreamTroubles,
+} from "../upstream_troubles.ts";
 
 export async function serverInfo(view: AdminView): Promise<Json> {
   const { version, commit, engine, platform, pid, workers, startedMs, limits, options, upgrade } =
@@ -121,7 +126,8 @@ export async function readyFacts(view: AdminView): Promise<{
   ]);
   const stopping = new Set([...failing, ...brokenTexts(view, endpoints)]);
   const refusing = refusingTexts(mergeRefusing(endpoints));
-  const texts = new Set([...warnings, ...stopping, ...refusing]);
+  const past = pastFailureTexts(view.snapshot(), mergeEndpoints(endpoints));
+  const texts = new Set([...warnings, ...stopping, ...refusing, ...past]);
   const troubles = [...texts].filter((text) => !reasons.includes(text))
     .map((text) => ({ text, stopsTraffic: stopping.has(text) }));
   return { state: name, reasons, troubles };

@@ -7,6 +7,7 @@ import {
   type SplitView,
   type TargetView,
 } from "../../proxy/mod.ts";
+import { mergeFailures } from "../merge.ts";
 import { NOT_SHOWN } from "../redact.ts";
 import {
   type CalleeVerdict,
@@ -134,8 +135,7 @@ function mergeTarget(
     return {
       ...endpoint,
       active: seen.reduce((sum, { active }) => sum + active, 0),
-      failures: Math.max(...seen.map(({ failures }) => failures)),
-      lastFailure: seen.find(({ lastFailure }) => lastFailure !== "")?.lastFailure ?? "",
+      ...mergeFailures(seen),
       ejectedForMs: Math.max(...seen.map(({ ejectedForMs }) => ejectedForMs)),
       ejectedBy: seen.filter(({ ejectedForMs }) => ejectedForMs > 0).length,
       unreachable: seen.find(({ unreachable }) => unreachable !== null)?.unreachable ?? null,

@@ -20,13 +20,14 @@ interface Instance {
   readonly failed?: string;
   /** Default 3. */
   readonly times?: number;
+  readonly agoMs?: number;
   readonly ejected?: true;
   readonly lastResort?: boolean;
   readonly unreachable?: string | null;
 }
 
 const endpoint = (
-  { failed = "", times = 3, ejected, lastResort = false, unreachable = "" }: Instance,
+  { failed = "", times = 3, agoMs, ejected, lastResort = false, unreachable = "" }: Instance,
   at: number,
 ): ExplainedEndpoint => ({
   id: `dc1/node/db-${at}-sidecar-proxy`,
@@ -35,6 +36,7 @@ const endpoint = (
   active: 0,
   failures: failed === "" ? 0 : times,
   lastFailure: failed,
+  failedAgoMs: agoMs,
   ejectedForMs: ejected ? 1 : 0,
   ejectedBy: ejected ? 1 : 0,
   lastResort,
@@ -97,6 +99,22 @@ for (
     ["a plugin's error", reply(401, ""), [], "answer", 401, 1],
     ["one that its callee denies", null, [DENIED], "deny", 403, 1],
     ["an instance that keeps failing", null, [BAD], "failing", null, 1],
+    [
+      "one that failed a while ago",
+      null,
+      [split([[{ failed: "x", agoMs: 40_000 }]])],
+      "allow",
+      null,
+      0,
+    ],
+    [
+      "one that is ejected and answered since",
+      null,
+      [split([[{ ejected: true }]])],
+      "allow",
+      null,
+      0,
+    ],
     ["one that failed once", null, [split([[{ failed: "x", times: 1 }]])], "allow", null, 0],
     ["one that ends connections", null, [split([[{ failed: "x", times: 0 }]])], "failing", null, 1],
     [

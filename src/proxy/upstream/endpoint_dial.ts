@@ -78,12 +78,12 @@ class Proven {
   /** In TLS 1.3 a client is connected before the server has judged it, so an early end counts as a failure. */
   ended(by: "downstream" | "upstream", sentBytes: number): void {
     const { target, state } = this.lease;
-    const sinceMs = this.#proof.context.clock.monotonic() - this.#provenMs;
-    const isSoon = sinceMs < REFUSAL_WINDOW_MS;
+    const nowMs = this.#proof.context.clock.monotonic();
+    const isSoon = nowMs - this.#provenMs < REFUSAL_WINDOW_MS;
     if (by === "upstream" && sentBytes === 0 && isSoon) {
       countRefusal(this.lease, this.#proof.context);
     } // A caller that leaves before the server has sent anything proves nothing about the server.
-    else if (sentBytes > 0 || !isSoon) target.pool.succeeded(state);
+    else if (sentBytes > 0 || !isSoon) target.pool.succeeded(state, nowMs);
   }
 
   release(): void {

@@ -266,7 +266,7 @@ export class UpstreamRequest
     const lease = this.#lease;
     if (!lease) return;
     if (failure !== undefined) countFailure(lease, failure, this.#context);
-    else lease.target.pool.succeeded(lease.state);
+    else lease.target.pool.succeeded(lease.state, this.#context.clock.monotonic());
   }
 
   #giveBack(): void {

@@ -7,8 +7,12 @@ import test from "node:test";
 import { freePort } from "../kit/process/ports.ts";
 import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
 
-async function check(mesh: Mesh, id: string): Promise<{ code: number | null; output: string }> {
-  await using checked = mesh.run(["check", "-sidecar-for", id]);
+async function check(
+  mesh: Mesh,
+  id: string,
+  ...flags: readonly string[]
+): Promise<{ code: number | null; output: string }> {
+  await using checked = mesh.run(["check", "-sidecar-for", id, ...flags]);
   checked.expectEnd();
   const { code } = await checked.process.waitExit({ timeoutMs: 60_000 });
   return { code, output: checked.output };
@@ -21,8 +25,22 @@ export function unfollowedKeys(agents: Agents): void {
     await mesh.register({ name: "web", upstreams: [{ name: "db", port }] });
     const fine = await check(mesh, "web-1");
     assert.equal(fine.code, 0, fine.output);
-    assert.match(fine.output, /answered: web-1-sidecar-proxy, service web, 1 upstreams/);
+    assert.match(fine.output, /answered: web-1-sidecar-proxy, service web, 1 upstream,/);
     assert.match(fine.output, /Postern does everything that this service's configuration asks/);
+
+    await mesh.configEntry({
+      Kind: "proxy-defaults",
+      Name: "global",
+      Config: {
+        postern_upstream_plugins: { "*": [{ use: "in_flight_limit", config: { taem: 1 } }] },
+      },
+    });
+    const misspelt = await check(mesh, "web-1");
+    assert.equal(misspelt.code, 2, misspelt.output);
+    assert.match(
+      misspelt.output,
+      /^ +refused: plugins: proxy-defaults global: postern_upstream_plugins\["\*"\]\[0\]\.config\.taem/m,
+    );
 
     const config = { envoy_tracing_json: '{"key": "hidden"}', max_conections: 0 };
     await mesh.configEntry({ Kind: "proxy-defaults", Name: "global", Config: config });
@@ -31,9 +49,13 @@ export function unfollowedKeys(agents: Agents): void {
     assert.match(ignored.output, /asks for 2 things that Postern does not do:/);
     assert.match(
       ignored.output,
-      /^ +The proxy's config has envoy_tracing_json, which is ignored: /m,
+      /^ +ignored: The proxy's config has envoy_tracing_json: /m,
     );
-    assert.match(ignored.output, /^ +The proxy's config has max_conections, .* does not know it/m);
+    assert.equal((await check(mesh, "web-1", "-strict")).code, 1);
+    assert.match(
+      ignored.output,
+      /^ +ignored: The proxy's config has max_conections: Postern does not know it/m,
+    );
     assert.doesNotMatch(ignored.output, /hidden/);
 
     await mesh.configEntry({ Kind: "mesh", AllowEnablingPermissiveMutualTLS: true });

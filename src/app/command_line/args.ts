@@ -78,7 +78,8 @@ export type Shell = (typeof SHELLS)[number];
 export const COMPLETE_COMMAND = "complete-words";
 
 export type Command =
-  | { readonly kind: "proxy" | "check"; readonly options: ProxyOptions }
+  | { readonly kind: "proxy"; readonly options: ProxyOptions }
+  | { readonly kind: "check"; readonly options: ProxyOptions; readonly strict: boolean }
   | { readonly kind: "dataplane"; readonly words: DataplaneWords }
   | { readonly kind: "dev"; readonly options: DevOptions }
   | {
@@ -200,6 +201,9 @@ function parseCheck(argv: readonly string[], env: Env): Command {
     flagsOf("check", words, env, [...CHECK_FLAGS, ...PROXY_FLAGS]);
   const flags = parse(argv);
   if (flags.helpWanted) return { kind: "help", topic: "check" };
+  if (flags.on("online") && flags.on("strict")) {
+    throw usage("Cannot use -strict with -online, which exits with 0 if there are only warnings");
+  }
   if (flags.on("online")) return { kind: "doctor", options: readDoctor(argv, parse) };
   for (const name of ["json", "no-color"]) {
     if (flags.given(name)) {
@@ -209,7 +213,7 @@ function parseCheck(argv: readonly string[], env: Env): Command {
       );
     }
   }
-  return { kind: "check", options: readProxyOptions(flags) };
+  return { kind: "check", options: readProxyOptions(flags), strict: flags.on("strict") };
 }
 
 function parseDoctor(argv: readonly string[], env: Env): Command {

@@ -38,6 +38,7 @@ for (
     ["a flag without its dash", "proxy sidecar-for web", /did you mean -sidecar-for\?/],
     ["flags without a command", "-sidecar-for web", /did you mean "postern proxy -sidecar-for"\?/],
     ["a second file to check", "check a.json b.json", /argument "b.json"/],
+    ["-strict of doctor", "check -online -strict", /-strict with -online/],
     ["a file beside -config", "check -config a.json b.json", /argument "b.json"/],
     ["a file to check and a service", "check a.json -service web", /-config with -service/],
     ["an argument after flags", "proxy -sidecar-for web extra", /argument "extra"/],

@@ -349,6 +349,18 @@ for (
   });
 }
 
+test("parseCommand() takes check -strict", () => {
+  for (
+    const [argv, want] of [[["check", "a.json", "-strict"], true], [
+      ["check", "a.json"],
+      false,
+    ]] as const
+  ) {
+    const command = parseCommand(argv, {});
+    assert.equal(command.kind === "check" && command.strict, want);
+  }
+});
+
 test("parseCommand() takes check's argument as -config", () => {
   for (const argv of [["a.json"], ["a.json", "-workers", "0"], ["-workers", "0", "a.json"]]) {
     const command = parseCommand(["check", ...argv], {});

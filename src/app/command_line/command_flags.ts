@@ -167,6 +167,8 @@ ${ANSWER_FLAGS}
 
 export const CHECK_FLAGS = readFlagTable(`
 Flags of check alone
+  -strict
+      Exit with 1 if a part is ignored or there is a warning, and nothing is refused.
   -online
       Look for everything that lets traffic fail now, as "postern doctor" does.
 ${ANSWER_FLAGS}

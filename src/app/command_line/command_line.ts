@@ -27,7 +27,7 @@ async function run(command: Command): Promise<number> {
         command.words,
       );
     case "check":
-      return await (await import("../commands/run_check.ts")).runCheck(command.options);
+      return await (await import("../commands/run_check.ts")).runCheck(command);
     case "wait_ready":
       return await (await import("../commands/wait_ready.ts")).runWaitReady(command);
     case "explain":

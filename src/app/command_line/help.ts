@@ -130,7 +130,8 @@ Checks flags and configuration as postern proxy reads them, prints the faults an
 secret once, also from servers. For a proxy that Consul knows (-sidecar-for, -proxy-id, -gateway) it
 asks the agent, and lists the parts of the registration and config entries that Postern does not
 follow; give it the address and token of the proxy (CONSUL_HTTP_ADDR). Starts nothing and listens
-nowhere. Exits with 2 if a part is refused; ignored parts are only listed.
+nowhere. Exits with 2 if a part is refused, as a plugin whose configuration is wrong is; ignored
+parts are only listed, or with -strict make it exit with 1.
 
 Examples:
   # A configuration file:

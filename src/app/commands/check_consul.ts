@@ -11,8 +11,10 @@ import {
   systemClock,
   systemRandom,
 } from "../../base/mod.ts";
+import { loadBuiltIn } from "../../built_in/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
-import { localAddressOf, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
+import { whyNotUsable } from "../../plugin/mod.ts";
+import { localAddressOf, type PluginUse, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource } from "../../source/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { type ControlDeps, createControl, type ProxyControl } from "../process/control.ts";
@@ -21,16 +23,21 @@ import { type ControlDeps, createControl, type ProxyControl } from "../process/c
 const ANSWERS_WAIT_MS = 10_000;
 const LOOK_MS = 50;
 
-interface ConsulReport {
+/** What `check` prints, and what its exit code says. */
+export interface CheckReport {
   readonly lines: readonly string[];
   readonly hasRefusals: boolean;
+  /** A part is ignored, or there is a warning. */
+  readonly hasWarnings: boolean;
 }
 
 /** Throws where no snapshot could be served. */
-export function checkConsul(options: ProxyOptions): Promise<ConsulReport> {
+export function checkConsul(options: ProxyOptions): Promise<CheckReport> {
   return withControl(options, async ({ source, agent, proxyId }, first) => {
     const snapshot = await first();
-    const { refused, warnings } = source;
+    const { warnings } = source;
+    const faults = await pluginFaults(snapshot);
+    const refused = [...source.refused, ...faults.map((reason) => ({ what: "plugins", reason }))];
     return {
       lines: [
         ...options.warnings,
@@ -38,8 +45,27 @@ export function checkConsul(options: ProxyOptions): Promise<ConsulReport> {
         ...listed(warnings, refused),
       ],
       hasRefusals: refused.length > 0,
+      hasWarnings: options.warnings.length + warnings.length > 0,
     };
   });
+}
+
+/** Why plugins of listeners cannot be used. Loads them and creates none: creation may have effects. */
+export async function pluginFaults(
+  { inbound, upstreams, edges, pluginCode }: Pick<
+    Snapshot,
+    "inbound" | "upstreams" | "edges" | "pluginCode"
+  >,
+): Promise<readonly string[]> {
+  const uses = [inbound, upstreams, edges].flatMap((listeners) =>
+    Object.values<{ readonly plugins: readonly PluginUse[] }>(listeners)
+      .flatMap(({ plugins }) => plugins)
+  );
+  const faults = await Promise.all(
+    uses.map((use) => whyNotUsable(use, { pluginCode, load: loadBuiltIn })),
+  );
+  // A list for all upstreams is a part of each.
+  return [...new Set(faults.filter((fault) => fault !== undefined))];
 }
 
 /** Calls `look` with the source of a proxy that does not serve, then ends it. `first`: its first snapshot. */
@@ -117,14 +143,18 @@ export function summary(
 ): string {
   const gateway = Object.keys(edges).length;
   const lacking = refused.filter(({ upstream }) => upstream).length;
-  const total = `${Object.keys(upstreams).length + lacking} upstreams`;
+  const total = counted(Object.keys(upstreams).length + lacking, "upstream");
   return [
     `service ${service}`,
-    gateway > 0 && `${gateway} HTTP listeners`,
+    gateway > 0 && counted(gateway, "HTTP listener"),
     lacking === 0 ? total : `${total}, ${lacking} of them refused`,
-    `${policy.intentions.length} intentions`,
+    counted(policy.intentions.length, "intention"),
     credentials && `certificate until ${new Date(credentials.notAfterMs).toISOString()}`,
   ].filter(Boolean).join(", ");
+}
+
+function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? "" : "s"}`;
 }
 
 function refusalText({ what, reason, upstream }: Refusal): string {
@@ -132,17 +162,22 @@ function refusalText({ what, reason, upstream }: Refusal): string {
   return `refused: ${what}: ${reason}${address ? `; nothing listens on ${address}` : ""}`;
 }
 
-function listed(warnings: readonly string[], refused: readonly Refusal[]): readonly string[] {
+/** Lines that say what Postern does not do. */
+export function listed(
+  warnings: readonly string[],
+  refused: readonly Refusal[],
+): readonly string[] {
   const things = [
     ...refused.map(refusalText),
-    ...warnings.map((warning) => warning.includes(" is ignored") ? warning : `ignored: ${warning}`),
+    ...warnings.map((warning) => `ignored: ${warning.replace(/, which is ignored(?=:|$)/, "")}`),
   ];
   if (things.length === 0) {
     return ["Postern does everything that this service's configuration asks"];
   }
-  const count = things.length === 1 ? "1 thing" : `${things.length} things`;
   return [
-    `this service's configuration asks for ${count} that Postern does not do:`,
+    `this service's configuration asks for ${
+      counted(things.length, "thing")
+    } that Postern does not do:`,
     ...things.map((thing) => `  ${thing}`),
   ];
 }

@@ -12,14 +12,12 @@ import {
   systemClock,
 } from "../../base/mod.ts";
 import { resolveAgentOptions, resolveServersOptions } from "../../consul/mod.ts";
-import { loadBuiltIn } from "../../built_in/mod.ts";
-import { whyNotUsable } from "../../plugin/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";
 import { FileSource } from "../../source/mod.ts";
 import type { HttpRules, Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { createSecretStore } from "../process/control.ts";
-import { checkConsul, checkDeps, summary } from "./check_consul.ts";
+import { checkConsul, checkDeps, type CheckReport, pluginFaults, summary } from "./check_consul.ts";
 import { compilePermission, policyNeedsRegexes } from "../../policy/mod.ts";
 
 /** Time for secrets to come; a later answer is reported as a fault. */
@@ -28,19 +26,30 @@ const LOOK_MS = 50;
 const WAIT_S = SECRETS_WAIT_MS / 1_000;
 const SILENT = `it did not come within ${WAIT_S} s; does its source know the name?`;
 
+const WARNING = "warning: ";
+
 /** A part of the configuration is refused. */
 const REFUSED = 2;
 
 /** Prints the report and returns the exit code; throws `config_invalid` with the faults of a file. */
-export async function runCheck(options: ProxyOptions): Promise<number> {
-  const { lines, hasRefusals } = options.mode.kind === "agent"
+export async function runCheck(
+  { options, strict }: { readonly options: ProxyOptions; readonly strict: boolean },
+): Promise<number> {
+  const { lines, hasRefusals, hasWarnings } = options.mode.kind === "agent"
     ? await checkConsul(options)
-    : { lines: await check(options), hasRefusals: false };
+    : await check(options);
   for (const line of lines) process.stdout.write(`${printable(line)}\n`);
-  return hasRefusals ? REFUSED : 0;
+  if (hasRefusals) return REFUSED;
+  return strict && hasWarnings ? 1 : 0;
 }
 
-async function check(options: ProxyOptions): Promise<readonly string[]> {
+async function check(options: ProxyOptions): Promise<CheckReport> {
+  const lines = await linesOf(options);
+  const hasWarnings = options.warnings.length > 0 || lines.some((line) => line.startsWith(WARNING));
+  return { lines, hasRefusals: false, hasWarnings };
+}
+
+async function linesOf(options: ProxyOptions): Promise<readonly string[]> {
   const { mode, serversFlags } = options;
   if (serversFlags) {
     resolveServersOptions(serversFlags, process.env);
@@ -55,7 +64,7 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       ...options.warnings,
       ...(unread
         ? [
-          "warning: the files for TLS to the agent were not read, because its address is not " +
+          `${WARNING}the files for TLS to the agent were not read, because its address is not ` +
           "https://...",
         ]
         : []),
@@ -120,16 +129,6 @@ function faultsOf(secrets: readonly SecretStatus[], source: FileSource): readonl
   return [...source.refused.map(({ what, reason }) => `${what}: ${reason}`), ...silent];
 }
 
-/** Loads plugins and creates none: creation may have effects. */
-async function pluginFaults(snapshot: Snapshot): Promise<readonly string[]> {
-  const { inbound, upstreams, pluginCode } = snapshot;
-  const uses = Object.values({ ...inbound, ...upstreams }).flatMap(({ plugins }) => plugins);
-  const faults = await Promise.all(
-    uses.map((use) => whyNotUsable(use, { pluginCode, load: loadBuiltIn })),
-  );
-  return faults.filter((fault) => fault !== undefined);
-}
-
 /** An agent that attests processes may give another user, such as the service's, other secrets. */
 function askedAs(secrets: readonly SecretStatus[]): readonly string[] {
   if (!secrets.some(({ source }) => /^(workload|sds) /.test(source))) return [];
@@ -141,16 +140,16 @@ function askedAs(secrets: readonly SecretStatus[]): readonly string[] {
 function warningOf({ message, fields }: LogRecord): readonly string[] {
   switch (message) {
     case "configuration":
-      return [`warning: ${fields.warning}`];
+      return [`${WARNING}${fields.warning}`];
     case "key file is readable by others":
       // Passwords, too, and files of Envoy that may hold a key.
-      return [`warning: ${fields.file} can be read by others (mode ${fields.mode})`];
+      return [`${WARNING}${fields.file} can be read by others (mode ${fields.mode})`];
     case "certificate expires soon and was not replaced":
       return [
-        `warning: certificate ${fields.secret} expires in ${fields.expires_in}: ${fields.expires}`,
+        `${WARNING}certificate ${fields.secret} expires in ${fields.expires_in}: ${fields.expires}`,
       ];
     case "certificate has expired":
-      return [`warning: certificate ${fields.secret} has expired: ${fields.expires}`];
+      return [`${WARNING}certificate ${fields.secret} has expired: ${fields.expires}`];
     default:
       return [];
   }

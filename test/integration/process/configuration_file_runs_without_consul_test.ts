@@ -66,7 +66,7 @@ test("check reports the faults of a file and starts nothing", async () => {
   assert.equal((await good.process.waitExit({ timeoutMs: 30_000 })).code, 0);
   assert.match(
     good.output,
-    /web\.json is valid: service web, 1 upstreams, 1 intentions, certificate until \d{4}-/,
+    /web\.json is valid: service web, 1 upstream, 1 intention, certificate until \d{4}-/,
   );
   assert.equal(await mesh.readyStatus(), 0);
 

@@ -54,9 +54,9 @@ function routeTexts(was: ChainPart, now: ChainPart, labels: Labels): string[] {
       continue;
     }
     const [from, to] = [sharesOf(was, before, labels), sharesOf(now, route, labels)];
-    const of = now.routes.length > 1 ? `route ${routeName(route)}: ` : "";
+    const of = now.routes.length > 1 ? `, route ${routeName(route)}` : "";
     if (!sameContent(Object.fromEntries(from), Object.fromEntries(to))) {
-      texts.push(`splitter ${of || `${labels.name}: `}${shareChanges(from, to)}`);
+      texts.push(`splitter ${labels.name}${of}: ${shareChanges(from, to)}`);
     }
     if (!sameContent(before.match, route.match)) {
       texts.push(`route ${route.name} matches ${matchText(route)}, was ${matchText(before)}`);

@@ -58,7 +58,7 @@ function changesOf(was: TargetPart, now: TargetPart): Change[] {
     const old = usable.get(one.id);
     if (!old) {
       const isBack = failing.has(one.id);
-      if (isBack) add("passing", `${instanceName(one)} passing again`);
+      if (isBack) add("passing", `${instanceName(one)} passing`);
       else add("added", `${instanceName(one)} added at ${addressOf(one)}`);
     } else if (addressOf(old) !== addressOf(one)) {
       add("moved", `${instanceName(one)} moved from ${addressOf(old)} to ${addressOf(one)}`);
@@ -92,7 +92,9 @@ function effectOf(was: TargetPart, now: TargetPart): string {
   if (was.endpoints.length === now.endpoints.length) return "";
   const count = now.endpoints.length;
   if (count === 0) return `no usable instance: ${now.lack}`;
-  return `${count} usable instance${count === 1 ? "" : "s"}, ${was.endpoints.length} before`;
+  const isOne = count === 1;
+  if (was.endpoints.length === 0) return `first instance${isOne ? "" : "s"}: ${count} usable`;
+  return `${count} usable instance${isOne ? "" : "s"}, ${was.endpoints.length} before`;
 }
 
 function addressOf({ host, port }: Instance): string {

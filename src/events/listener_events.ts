@@ -137,8 +137,13 @@ function changedKeys(was: object, now: object): string[] {
 function limitTexts(was: object, now: object, names: Readonly<Record<string, string>>): string[] {
   const [a, b] = [was as Settings, now as Settings];
   return changedKeys(was, now).filter((key) => names[key] !== undefined).map((key) => {
-    const shown = (value: unknown) =>
-      value === undefined ? "none" : key.endsWith("Ms") ? `${value} ms` : String(value);
+    // An upstream with the limit 0 allows no connection.
+    const isUnlimited = (value: unknown) =>
+      value === undefined || value === 0 && key === "maxConnections" && "local" in now;
+    const shown = (value: unknown) => {
+      if (key.endsWith("Ms")) return value ? `${value} ms` : "none";
+      return isUnlimited(value) ? "no limit" : String(value);
+    };
     return `${names[key]} ${shown(a[key])} to ${shown(b[key])}`;
   });
 }

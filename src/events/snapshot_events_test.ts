@@ -90,6 +90,14 @@ function splitter(v1: number, v2: number, version: number): Snapshot {
   return changed({ chains: { [CHAIN_KEY]: chain } });
 }
 
+/** The same with a route before the default one. */
+function routed(snapshot: Snapshot): Snapshot {
+  const chain = snapshot.chains[CHAIN_KEY];
+  assert.ok(ROUTE && chain);
+  const routes = [{ ...ROUTE, name: "routes[0]", splits: [] }, ...chain.routes];
+  return { ...snapshot, chains: { [CHAIN_KEY]: { ...chain, routes } } };
+}
+
 const DENY_WEB = intention("web", "deny");
 const ENDED: PublishEffect = {
   code: "intention_denied",
@@ -191,6 +199,13 @@ for (
       splitter(90, 10, 1_000),
     ],
     [
+      "a split of one route of several",
+      routed(splitter(50, 50, 1_001)),
+      ["info chain [api] splitter api, route default: v1 90 % to 50 %, v2 10 % to 50 %"],
+      [],
+      routed(splitter(90, 10, 1_000)),
+    ],
+    [
       "a new route",
       changed({
         chains: {
@@ -237,11 +252,20 @@ for (
       "an instance that passes again",
       withTarget(target([1, 2].map(endpoint))),
       [
-        "info endpoint [api] api-2 passing again: 2 usable instances, 1 before",
+        "info endpoint [api] api-2 passing: 2 usable instances, 1 before",
       ],
       [],
       changed({
         targets: { "api.default.default.dc1": target([endpoint(1)], { unhealthy: [endpoint(2)] }) },
+      }),
+    ],
+    [
+      "the first instance that passes",
+      withTarget(target([endpoint(1)], { unhealthy: [endpoint(2)] })),
+      ["info endpoint [api] api-1 passing: first instance: 1 usable"],
+      [],
+      changed({
+        targets: { "api.default.default.dc1": target([], { unhealthy: [1, 2].map(endpoint) }) },
       }),
     ],
     [
@@ -270,8 +294,27 @@ for (
       }),
       [
         "info limit [api] open requests 1024 to 10 (api)",
-        "info limit [api] idle timeout 0 ms to 5000 ms (api)",
+        "info limit [api] idle timeout none to 5000 ms (api)",
       ],
+    ],
+    [
+      "an upstream that allows no connection, and any number of callers",
+      changed({ upstreams: { [UPSTREAM.id]: { ...UPSTREAM, version: 999, maxConnections: 0 } } }),
+      [
+        "info limit [api] connections 1024 to 0 (api)",
+        "info limit [api] connections of callers 9 to no limit (api)",
+      ],
+      [],
+      changed({
+        upstreams: { [UPSTREAM.id]: { ...UPSTREAM, version: 998, maxClientConnections: 9 } },
+      }),
+    ],
+    [
+      "a public listener without a limit",
+      changed({ inbound: { inbound: { ...INBOUND, version: 999, maxConnections: 0 } } }),
+      ["info limit [inbound] connections 50 to no limit (inbound)"],
+      [],
+      changed({ inbound: { inbound: { ...INBOUND, version: 998, maxConnections: 50 } } }),
     ],
     [
       "HTTP on the public listener",

@@ -115,7 +115,7 @@ export function events(agents: Agents): void {
       assert.equal(event.severity, "warn");
       assert.match(event.effect, /^1 usable instance, 2 before$/);
       await mesh.setMaintenance("api-2-sidecar-proxy", false);
-      await eventOf(web, /^api-2-sidecar-proxy passing again$/);
+      await eventOf(web, /^api-2-sidecar-proxy passing$/);
     });
   });
 }

@@ -14,7 +14,6 @@ const LIMITS: ReadonlySet<string> = new Set<ErrorCode>([
   "rate_limited",
 ]);
 const FAILURES: ReadonlySet<string> = new Set<ErrorCode>([
-  "refused_by_peer",
   "endpoint_untrusted",
   "no_endpoint",
   "endpoint_refused",
@@ -84,6 +83,8 @@ export class RefusalConditions {
 function kindOf({ code, direction, deniedBy }: RefusalView): NewEvent["kind"] | undefined {
   if (LIMITS.has(code)) return "limit";
   if (FAILURES.has(code)) return "endpoint";
+  // Over TCP the other side cannot say that an intention denies us.
+  if (code === "refused_by_peer") return "intention";
   // Denials of callers are answers to them, as the rule says.
   const isOurs = direction === "outbound" && (code === "intention_denied" || deniedBy !== "");
   return isOurs ? "intention" : undefined;

@@ -47,6 +47,9 @@ for (
     ["the other side's denial", { code: "intention_denied", path: "/", deniedBy: "db" }, "", [
       "intention requests to db are refused with intention_denied by db",
     ]],
+    ["what is probably a denial", { code: "refused_by_peer" }, "probably refused", [
+      "intention connections to db are refused with refused_by_peer: probably refused",
+    ]],
     ["a token that the other side misses", { code: "unauthenticated", deniedBy: "db" }, "", [
       "intention connections to db are refused with unauthenticated by db",
     ]],

@@ -138,9 +138,11 @@ export function refusalEnding(
   const quiet = nowMs - refusals.warnedMs < WARN_EVERY_MS;
   if (!quiet) refusals.warnedMs = nowMs;
   const alert = end.kind === "reset" ? end.alert : "";
-  const causes = "probably an intention denies us, it does not trust our certificate, its " +
-    "application is down, or it has no place for us; its own log says which, and " +
-    askThere(caller);
-  const reason = `the peer ended it after the handshake and sent nothing: ${alert || causes}`;
+  // Short: events and lists cut long reasons, and the command is at the end.
+  const reason = alert
+    ? `the peer ended it after the handshake and sent nothing: ${alert}`
+    : `probably refused (intention, trust, or its application is full or is down); ${
+      askThere(caller)
+    }`;
   return { kind: "failed", code: "refused_by_peer", reason, quiet };
 }

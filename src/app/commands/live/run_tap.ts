@@ -140,7 +140,8 @@ function jsonOf(line: string, admin: string, sidecar: string): string {
   return text.startsWith("{") ? `{${added},${text.slice(1)}` : text;
 }
 
-function tapText(
+/** A line of `/tap` for people. */
+export function tapText(
   line: TapLine,
   { screen, name, service }: {
     readonly screen: Screen;
@@ -167,7 +168,9 @@ function tapText(
     : "connection";
   const outcome = kind === "request" ? String(line.status || "-") : code === "" ? "ok" : "ended";
   const by = deniedBy === "" ? code : `${code} by ${deniedBy}`;
-  const why = [by, reason, code === "" ? "" : rule].filter((text) => text !== "").join(", ");
+  // The reason of a connection that an intention denied is the rule.
+  const reasons = new Set([by, reason, code === "" ? "" : rule]);
+  const why = [...reasons].filter((text) => text !== "").join(", ");
   return [
     ...name === "" ? [] : [paint(tint(name, "dim"), screen)],
     paint(tint(time, "dim"), screen),

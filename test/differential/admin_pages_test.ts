@@ -37,6 +37,8 @@ const OURS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     ".certificates[].listeners": "that use it",
     ".certificates[].upstreams": "that use it",
     ".certificates[].cert_chain[].days_left": "with decimals",
+    ".certificates[].renewal":
+      "who brings the next certificate, when it is due, and whether that works",
     ".certificates[].cert_chain[].near_expiry": "a third of its life is left",
     ".certificates[].ca_cert[].days_left": "with decimals",
     ".certificates[].ca_cert[].near_expiry": "a third of its life is left",

@@ -40,6 +40,7 @@ export function readTop(flags: FlagValues): TopOptions {
     sort: readChoice(flags, "sort", TOP_SORTS),
     by,
     intervalMs: readDurationMs(flags, "interval", { atLeastMs: 200 }),
+    total: flags.on("total"),
     once: flags.on("once"),
     noColor: flags.on("no-color"),
   };

@@ -126,6 +126,8 @@ Flags
       Rows that agree in these are shown as one.
   -interval DURATION (default: 2s)
       Time between two reads; the numbers are those of this time.
+  -total
+      Print one table of all traffic since each proxy started, and exit.
   -once
       Print one table and exit, as without a terminal.
 ${NO_COLOR}

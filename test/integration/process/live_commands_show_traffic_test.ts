@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { askAdmin } from "../../../src/admin/mod.ts";
 import { statusText } from "../../../src/app/commands/live/run_status.ts";
 import { followTap } from "../../../src/app/commands/live/run_tap.ts";
-import { readAll, topRows } from "../../../src/app/commands/live/run_top.ts";
+import { readAll, sinceStart, topRows } from "../../../src/app/commands/live/run_top.ts";
 import { describedSidecars } from "../../../src/app/process/find_admin.ts";
 import type { Postern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
@@ -122,5 +122,13 @@ test("status, top and tap show two sidecars and what passes between them", async
   assert.equal(Math.round((inbound?.perSecond ?? 0) * (seconds[1] ?? 0)), 3);
   assert.equal(Math.round((inbound?.errorsPerSecond ?? 0) * (seconds[1] ?? 0)), 1);
   assert.deepEqual(inbound?.faults, [{ status: 403, code: "intention_denied", count: 1 }]);
+  const total = topRows(sinceStart(after.reads), after.reads, { sort: "rate", by });
+  const requests = (direction: string) =>
+    after.reads.flatMap((read) => read.rows).filter((row) => row.direction === direction)
+      .reduce((sum, row) => sum + row.requests, 0);
+  for (const direction of ["inbound", "outbound"]) {
+    const row = total.find((row) => row.direction === direction);
+    assert.equal(Math.round(row?.perSecond ?? 0), requests(direction));
+  }
   assert.ok((outbound?.p99Ms ?? 0) >= (outbound?.p50Ms ?? 0) && (outbound?.p50Ms ?? 0) > 0);
 });

@@ -85,19 +85,22 @@ export interface TopRow {
 /** 1: no sidecar answered. */
 export async function runTop(options: TopOptions): Promise<number> {
   const screen = screenOf(options);
-  const isLive = !options.once && screen.width !== undefined;
+  const isLive = !options.once && !options.total && screen.width !== undefined;
   const found = await findSidecars(options.which, askAdmin);
   if (found.length === 0) {
     process.stderr.write(`postern: ${noneFound(options.which)}\n`);
     return 1;
   }
   if (isLive) return await showLive(options, found);
-  const before = await readAll(found, askAdmin);
-  await sleep(systemClock, options.intervalMs);
+  const before = options.total ? undefined : await readAll(found, askAdmin);
+  if (before) await sleep(systemClock, options.intervalMs);
   const after = await readAll(found, askAdmin);
   for (const { at, reason } of after.failed) process.stderr.write(`postern: ${at}: ${reason}\n`);
   for (
-    const line of topLines(topRows(before.reads, after.reads, options), { ...options, screen })
+    const line of topLines(
+      topRows(before?.reads ?? sinceStart(after.reads), after.reads, options),
+      { ...options, screen },
+    )
   ) {
     process.stdout.write(`${line}\n`);
   }
@@ -133,6 +136,11 @@ export async function readAll(found: readonly FoundSidecar[], ask: AskAdmin): Pr
     reads: results.flatMap(({ read }) => read ?? []),
     failed: results.flatMap(({ failed }) => failed ?? []),
   };
+}
+
+/** Before the first request, a second ago: the rates since then are totals. */
+export function sinceStart(reads: readonly TrafficRead[]): readonly TrafficRead[] {
+  return reads.map((read) => ({ ...read, atMs: read.atMs - 1_000, rows: [] }));
 }
 
 /** Rows with traffic between the two reads, or with something open; the first by `sort` first. */
@@ -241,8 +249,11 @@ function keyOf(row: TrafficLine): string {
 /** The title line and a line for each row. */
 function topLines(
   rows: readonly TopRow[],
-  { screen, by, sort }: Pick<TopOptions, "by" | "sort"> & { readonly screen: Screen },
+  { screen, by, sort, total }: Pick<TopOptions, "by" | "sort" | "total"> & {
+    readonly screen: Screen;
+  },
 ): readonly string[] {
+  const each = total ? "" : "/S";
   const several = rows.some(({ sidecar }) => sidecar !== "");
   const titled = (title: string, name: TopSort) => name === sort ? `${title}*` : title;
   const isShown = (name: TopKey) => name !== "route" || rows.some(({ route }) => route !== "");
@@ -255,18 +266,18 @@ function topLines(
       keepsEnd: name === "endpoint",
       cell: (row: TopRow) => row[name] || "-",
     })),
-    { title: titled("REQ/S", "rate"), align: "right", cell: (row) => rateText(row.perSecond) },
-    { title: titled("ERR/S", "errors"), align: "right", cell: errorCell },
+    { title: titled(`REQ${each}`, "rate"), align: "right", cell: (row) => rateText(row.perSecond) },
+    { title: titled(`ERR${each}`, "errors"), align: "right", cell: errorCell },
     { title: titled("P50", "p50"), align: "right", cell: ({ p50Ms }) => msText(p50Ms) },
     { title: titled("P99", "p99"), align: "right", cell: ({ p99Ms }) => msText(p99Ms) },
     {
-      title: titled("IN/S", "bytes"),
+      title: titled(`IN${each}`, "bytes"),
       align: "right",
       optional: sort !== "bytes",
       cell: ({ receivedPerSecond }) => bytesText(Math.round(receivedPerSecond)),
     },
     {
-      title: titled("OUT/S", "bytes"),
+      title: titled(`OUT${each}`, "bytes"),
       align: "right",
       optional: sort !== "bytes",
       cell: ({ sentPerSecond }) => bytesText(Math.round(sentPerSecond)),

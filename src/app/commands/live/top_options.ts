@@ -15,5 +15,7 @@ export interface TopOptions {
   readonly by: readonly TopKey[];
   readonly intervalMs: number;
   readonly once: boolean;
+  /** Numbers since the start of each proxy, once. */
+  readonly total: boolean;
   readonly noColor: boolean;
 }

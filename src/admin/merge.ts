@@ -130,7 +130,7 @@ export function mergeRefusing(
   return mergeBy(
     views.flatMap(({ refusing }) => refusing).filter(({ count }) => count > 0),
     ({ upstream, code, deniedBy }) => [upstream, code, deniedBy].join("\u0000"),
-    (a, b) => ({ ...a, count: a.count + b.count, at: Math.max(a.at, b.at) }),
+    (a, b) => ({ ...(a.at < b.at ? b : a), count: a.count + b.count }),
   ).sort((a, b) => b.count - a.count);
 }
 

@@ -14,6 +14,7 @@ import {
   upstreamLabel,
   type UpstreamPart,
 } from "../snapshot/mod.ts";
+import { proxyFlag, shellWord } from "./explain/command_words.ts";
 import type { AdminView } from "./view.ts";
 
 export interface UpstreamTrouble {
@@ -155,13 +156,43 @@ function targetLabel(key: string): string {
 }
 
 /** Upstreams that refuse this service, each with its number of the last minute; most often first. */
-export function refusingTexts(refusing: readonly RefusingView[]): readonly string[] {
+export function refusingTexts(
+  refusing: readonly RefusingView[],
+  endpoints: readonly EndpointView[],
+): readonly string[] {
   return refusing.slice(0, SHOWN).map((one) => {
     const { caller, count, unit, upstream, deniedBy } = one;
     const times = `${count} ${count === 1 ? unit.slice(0, -1) : unit}`;
     // A resolver may lead to another service.
     const to = upstream === deniedBy ? "" : ` to ${upstream}`;
-    return `${refusingText(one)}, ${times}${to} in the last minute; ${askThere(caller)}`;
+    return `${refusingText(one)}, ${times}${to} in the last minute; ${
+      commandFor(one, endpoints) ?? askThere(caller)
+    }`;
+  });
+}
+
+const MOST_PATH_CHARS = 200;
+
+/** The command for the instance that refused last; `undefined`: that is not known. */
+function commandFor(
+  { caller, last }: RefusingView,
+  endpoints: readonly EndpointView[],
+): string | undefined {
+  const instance = endpoints.find(({ address }) => address === last?.endpoint);
+  const proxy = proxyFlag(instance?.id ?? "");
+  if (!last || proxy === undefined || last.path.length > MOST_PATH_CHARS) return undefined;
+  const request = `${shellWord(last.method)} ${shellWord(last.path)}`;
+  return `on its host: postern explain ${proxy} -inbound -source ${shellWord(caller)} ${request}`;
+}
+
+/** Beside the verdict over one request: what other requests were answered, which it does not concern. */
+export function recentTexts(refusing: readonly RefusingView[]): readonly string[] {
+  return refusing.slice(0, SHOWN).map(({ count, unit, upstream, deniedBy, code, last }) => {
+    const [what, were] = count === 1 ? [unit.slice(0, -1), "was"] : [unit, "were"];
+    const by = upstream === deniedBy ? "it" : deniedBy;
+    const how = code === "refused_by_peer" ? "probably refused" : "refused";
+    const example = last ? `, the last: ${last.method} ${last.path}` : "";
+    return `${count} ${what} to ${upstream} in the last minute ${were} ${how} by ${by} (${code})${example}`;
   });
 }
 

@@ -9,6 +9,8 @@ import { createAdmin } from "./admin.ts";
 import {
   endpointSamples,
   pastFailureTexts,
+  recentTexts,
+  refusingTexts,
   troubleTexts,
   upstreamTroubles,
 } from "./upstream_troubles.ts";
@@ -166,6 +168,34 @@ for (
     assert.deepEqual(upstreamTroubles(view, []).map(({ text }) => text), want);
   });
 }
+
+const REFUSING = {
+  upstream: "api",
+  caller: "web",
+  code: "intention_denied",
+  deniedBy: "api",
+  unit: "requests",
+  count: 18,
+  at: 0,
+  last: { method: "GET", path: "/admin/x&y", endpoint: "10.0.0.1:1" },
+} as const;
+
+test("refusingTexts() have the command for the instance that refused last", () => {
+  const said = "api refuses web (intention_denied), 18 requests in the last minute; on its host: " +
+    "postern explain ";
+  const known = [endpoint("api", { id: "dc1/node/api-2-sidecar-proxy" })];
+  assert.deepEqual(refusingTexts([REFUSING], known), [
+    `${said}-sidecar-for api-2 -inbound -source web GET '/admin/x&y'`,
+  ]);
+  assert.deepEqual(refusingTexts([REFUSING], []), [`${said}-inbound -source web`]);
+});
+
+test("recentTexts() name the last refused request", () => {
+  assert.deepEqual(recentTexts([REFUSING]), [
+    "18 requests to api in the last minute were refused by it (intention_denied), " +
+    "the last: GET /admin/x&y",
+  ]);
+});
 
 test("troubleTexts() names twenty upstreams and counts the others", () => {
   const texts = troubleTexts(Array.from({ length: 23 }, (_, at) => ({ id: "", text: String(at) })));

@@ -125,7 +125,7 @@ export async function readyFacts(view: AdminView): Promise<{
     view.endpoints(),
   ]);
   const stopping = new Set([...failing, ...brokenTexts(view, endpoints)]);
-  const refusing = refusingTexts(mergeRefusing(endpoints));
+  const refusing = refusingTexts(mergeRefusing(endpoints), mergeEndpoints(endpoints));
   const past = pastFailureTexts(view.snapshot(), mergeEndpoints(endpoints));
   const texts = new Set([...warnings, ...stopping, ...refusing, ...past]);
   const troubles = [...texts].filter((text) => !reasons.includes(text))
@@ -149,7 +149,7 @@ export async function readyPage(
 ): Promise<{ readonly status: 200 | 400 | 503; readonly body: string }> {
   const [state, endpoints] = await Promise.all([stateOf(view), view.endpoints()]);
   const upstreams = troubleTexts(upstreamTroubles(view, mergeEndpoints(endpoints)));
-  const refusing = refusingTexts(mergeRefusing(endpoints));
+  const refusing = refusingTexts(mergeRefusing(endpoints), mergeEndpoints(endpoints));
   const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
   let name: string = state.name;
   let { reasons } = state;

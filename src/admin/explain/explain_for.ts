@@ -15,7 +15,7 @@ import {
   type NotExplained,
 } from "./merge_explained.ts";
 import { mergeRefusing } from "../merge.ts";
-import { refusingTexts } from "../upstream_troubles.ts";
+import { recentTexts } from "../upstream_troubles.ts";
 import type { AdminView, MeshQuestions } from "../view.ts";
 import {
   localAddressOf,
@@ -55,7 +55,7 @@ export async function explainFor(
     ...asked,
     refusing: (id) => {
       const part = snapshot.upstreams[id ?? ""];
-      return refusingTexts(
+      return recentTexts(
         part ? refusing.filter(({ upstream }) => upstream === upstreamLabel(part)) : [],
       );
     },

@@ -30,7 +30,7 @@ export function explainText(shown: ExplanationView, admin: string): string {
     ["listener", [[`${listener} (${kind})`]]],
     ["source", source === null ? [] : [[source], ...sourceNote === "" ? [] : [[sourceNote]]]],
     ["verdict", [[verdictText(shown)]]],
-    ["refused", shown.refusing.map((sentence) => [sentence])],
+    ["recently", shown.refusing.map((sentence) => [sentence])],
     ["ask there", shown.next.map((command) => [command])],
     // A refusal by the rule names it already.
     ["rule", rule === "" || rule === shown.answer?.reason ? [] : [[rule]]],

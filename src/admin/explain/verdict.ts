@@ -3,6 +3,7 @@
 import type { ErrorCode } from "../../base/mod.ts";
 import type { Explanation, LocalReply, SplitView, TargetView } from "../../proxy/mod.ts";
 import { instancesInUse, keepsFailing } from "../upstream_troubles.ts";
+import { proxyFlag, shellWord } from "./command_words.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import type { TriedPermission } from "../../policy/mod.ts";
 
@@ -106,16 +107,6 @@ export function nextCommands(splits: readonly ExplainedSplit[], ownUri: string):
   return [...new Set(commands)].slice(0, MOST);
 }
 
-/** `id`: `dc1/node/web-1-sidecar-proxy`, as of instances from Consul. */
-function proxyFlag(id: string): string | undefined {
-  const [, proxyId] = /^[^/]+\/[^/]+\/(.+)$/.exec(id) ?? [];
-  if (proxyId === undefined) return undefined;
-  const [, serviceId] = /^(.+)-sidecar-proxy$/.exec(proxyId) ?? [];
-  return serviceId === undefined
-    ? `-proxy-id ${shellWord(proxyId)}`
-    : `-sidecar-for ${shellWord(serviceId)}`;
-}
-
 /** A name means a service of the callee's own datacenter. */
 function sourceFor({ spiffeUris: [calleeUri = ""] }: ExplainedTarget, ownUri: string): string {
   const own = parseServiceId(ownUri);
@@ -123,10 +114,6 @@ function sourceFor({ spiffeUris: [calleeUri = ""] }: ExplainedTarget, ownUri: st
   const isNear = own.kind === "service" && callee.kind === "service" &&
     own.id.datacenter === callee.id.datacenter;
   return isNear ? own.id.service : ownUri;
-}
-
-function shellWord(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 /**

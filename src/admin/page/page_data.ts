@@ -186,7 +186,7 @@ function troublesOf(
       ...warnings,
       ...view.refused().map(({ what, reason }) => `${what}: ${reason}`),
       ...troubleTexts(upstreams),
-      ...refusingTexts(merged.refusing),
+      ...refusingTexts(merged.refusing, merged.endpoints),
       ...failing.map(({ watch, message }) => `${watch}: ${message}`),
       ...merged.plugins.filter(({ state }) => state === "broken").map(
         ({ name, listener, lastFailure }) =>

@@ -17,11 +17,12 @@ const LIMIT = 100;
 const SHOWN_CHARS = 500;
 
 interface Refusing {
-  readonly view: Omit<RefusingView, "at" | "count">;
+  readonly view: Omit<RefusingView, "at" | "count" | "last">;
   readonly parts: number[];
   /** Number of the current part since the start of the clock. */
   part: number;
   at: number;
+  last: RefusingView["last"];
 }
 
 export interface UpstreamRefusalsOptions {
@@ -48,7 +49,13 @@ export class UpstreamRefusals {
     const deniedBy = upstream?.service ?? "";
     // An edge leads to several upstreams.
     const label = traffic?.key.upstream || labelOf(connection);
-    this.#count({ upstream: label, caller: connection.caller, code, deniedBy, unit: "requests" });
+    const { caller } = connection;
+    const last = request && {
+      method: shown(request.method),
+      path: shown(pathWithoutQuery(request.path)),
+      endpoint: upstreamHost,
+    };
+    this.#count({ upstream: label, caller, code, deniedBy, unit: "requests" }, last);
     const { log, sums } = this.#options;
     if (!log.enabled("warn")) return;
     if (!sums.isTold(connection, { code, reason: rule }, "warn", "refusals")) return;
@@ -75,7 +82,7 @@ export class UpstreamRefusals {
     this.#count({ upstream, caller, code, deniedBy, unit: "connections" });
   }
 
-  #count(view: Refusing["view"]): void {
+  #count(view: Refusing["view"], last?: RefusingView["last"]): void {
     const { clock } = this.#options;
     const nowMs = clock.monotonic();
     const key = [view.upstream, view.code, view.deniedBy].join(" ");
@@ -83,10 +90,11 @@ export class UpstreamRefusals {
     if (!one) {
       if (this.#refusing.size >= LIMIT) this.#forgetQuiet(nowMs);
       if (this.#refusing.size >= LIMIT) return;
-      one = { view, parts: Array.from({ length: PARTS }, () => 0), part: 0, at: 0 };
+      one = { view, parts: Array.from({ length: PARTS }, () => 0), part: 0, at: 0, last };
       this.#refusing.set(key, one);
     }
     one.at = clock.now();
+    one.last = last;
     advance(one, nowMs);
     const at = one.part % PARTS;
     one.parts[at] = (one.parts[at] ?? 0) + 1;
@@ -105,6 +113,7 @@ export class UpstreamRefusals {
       ...one.view,
       at: one.at,
       count: sumOf(one),
+      ...one.last && { last: one.last },
     }));
   }
 }

@@ -143,6 +143,13 @@ export interface RefusingView {
   readonly count: number;
   /** The last time. */
   readonly at: number;
+  /** The last request, and the address of the instance that refused it; absent: a connection. */
+  readonly last?: {
+    readonly method: string;
+    /** Without its query. */
+    readonly path: string;
+    readonly endpoint: string;
+  };
 }
 
 export interface SlowRequestView {

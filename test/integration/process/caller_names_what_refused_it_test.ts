@@ -65,12 +65,15 @@ test("the caller's proxy names the upstream that refuses it, and the code", asyn
 
   const page = async (path: string) => (await pair.web.admin(path)).body;
   const sentence =
-    /db refuses web \(intention_denied\), \d+ requests? in the last minute; on its host: postern explain -inbound -source web/;
+    /db refuses web \(intention_denied\), \d+ requests? in the last minute; on its host: postern explain .*-inbound -source web/;
   assert.match(await page("/ready"), sentence);
   assert.match(await page("/ready?format=postern"), sentence);
   assert.match(await page("/"), sentence);
   assert.match(await page("/"), /refused by db/);
-  assert.match(await page("/explain?upstream=db&path=/a&format=text"), sentence);
+  assert.match(
+    await page("/explain?upstream=db&path=/a&format=text"),
+    /\nrecently +\d+ requests? to db in the last minute w\w+ refused by it \(intention_denied\), the last: GET \/a\n/,
+  );
   const { refusals, refusing } = JSON.parse(await page("/traffic"));
   assert.deepEqual([refusals[0].code, refusals[0].deniedBy, refusals[0].direction], [
     "intention_denied",

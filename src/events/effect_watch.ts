@@ -55,7 +55,7 @@ export class EffectWatch {
       const after = await views();
       for (const { seq, measure } of measured) {
         const effect = measure(before, after);
-        if (effect !== "") journal.amend(seq, `${effect} in the minute after`);
+        if (effect !== "") journal.amend(seq, effect);
       }
     } catch {
       // The data plane is closed: nobody reads the effect.
@@ -64,7 +64,10 @@ export class EffectWatch {
   }
 }
 
-function measureOf({ kind, subject, text }: NewEvent, snapshot: Snapshot): Measure | undefined {
+function measureOf(
+  { kind, subject, text, effect = "" }: NewEvent,
+  snapshot: Snapshot,
+): Measure | undefined {
   const { datacenter } = snapshot;
   switch (kind) {
     case "intention": {
@@ -76,17 +79,26 @@ function measureOf({ kind, subject, text }: NewEvent, snapshot: Snapshot): Measu
       if (!text.startsWith("splitter ")) return undefined;
       return (before, after) => {
         const labels = { name: subject.replace(/^.*:|\?.*$/g, ""), datacenter };
-        return sharesText(
-          trafficOf(before, after, ({ upstream }) => upstream === subject),
+        const isMeant = ({ upstream }: TrafficRowView) => upstream === subject;
+        const shares = sharesText(
+          trafficOf(before, after, isMeant),
           ({ target }) => targetName(target, labels),
         );
+        return shares && shares + errorsBefore(before, isMeant);
       };
     }
     case "endpoint": {
       if (!/ (?:critical|removed)/.test(text)) return undefined;
       const isTarget = ({ target }: TrafficRowView) =>
         target !== "" && targetName(target, { name: "", datacenter }) === subject;
-      return (before, after) => inUseText(trafficOf(before, after, isTarget));
+      const service = subject.split(" ")[0]?.split(".").at(-1);
+      const isUnserved = ({ target, upstream }: TrafficRowView) =>
+        target === "" && upstream.replace(/^.*:|\?.*$/g, "") === service;
+      const isOut = effect.startsWith("no usable instance");
+      return (before, after) =>
+        isOut
+          ? failedText(trafficOf(before, after, (row) => isTarget(row) || isUnserved(row)))
+          : inUseText(trafficOf(before, after, isTarget));
     }
     default:
       return undefined;
@@ -94,21 +106,17 @@ function measureOf({ kind, subject, text }: NewEvent, snapshot: Snapshot): Measu
 }
 
 function refusedText(count: number): string {
-  return count > 0 ? `${count} refused` : "";
+  return count > 0 ? `${count} refused in the minute after` : "";
 }
 
-/** Requests and connections of a caller, or of all (`*`), that intentions denied so far. */
+/** Requests and connections of a caller, or of all (`*`), that intentions denied so far. The rows have both. */
 function refusedOf(views: Views, caller: string): number {
   const isMeant = (one: { readonly direction: string; readonly caller: string }) =>
     one.direction === "inbound" && (caller === "*" || one.caller === caller);
   let count = 0;
-  for (const { traffic: { rows, refusals } } of views) {
+  for (const { traffic: { rows } } of views) {
     for (const { faults = [] } of rows.filter(isMeant)) {
       for (const fault of faults) if (fault.code === "intention_denied") count += fault.count;
-    }
-    // Rows have no reasons of connections.
-    for (const refusal of refusals.filter(isMeant)) {
-      if (refusal.code === "intention_denied" && refusal.path === "") count += refusal.count;
     }
   }
   return count;
@@ -130,8 +138,9 @@ function trafficOf(
   for (const row of before.flatMap(({ traffic }) => traffic.rows)) {
     const sum = old.get(keyOf(row)) ?? { requests: 0, errors: 0 };
     old.set(keyOf(row), sum);
-    sum.requests += row.requests;
-    sum.errors += row.errors;
+    const retried = retriedOf(row);
+    sum.requests += row.requests - retried;
+    sum.errors += row.errors - retried;
   }
   const deltas: Delta[] = [];
   for (const row of after.flatMap(({ traffic }) => traffic.rows)) {
@@ -139,9 +148,19 @@ function trafficOf(
     const { requests = 0, errors = 0 } = old.get(keyOf(row)) ?? {};
     // The same row of another data path has nothing to be compared with.
     old.delete(keyOf(row));
-    deltas.push({ row, requests: row.requests - requests, errors: row.errors - errors });
+    const retried = retriedOf(row);
+    deltas.push({
+      row,
+      requests: row.requests - retried - requests,
+      errors: row.errors - retried - errors,
+    });
   }
   return deltas;
+}
+
+/** Attempts whose request went on at another endpoint. */
+function retriedOf({ faults = [] }: TrafficRowView): number {
+  return faults.find(({ code }) => code === "retried")?.count ?? 0;
 }
 
 function keyOf({ caller, upstream, target, endpoint, route }: TrafficRowView): string {
@@ -164,15 +183,40 @@ function sharesText(deltas: readonly Delta[], nameOf: (row: TrafficRowView) => s
     const name = nameOf(delta.row) || "no instance";
     names.set(name, [...names.get(name) ?? [], delta]);
   }
-  const shares = [...names].map(([name, of]) => {
-    return `${name} ${Math.round(sumOf(of).requests / all.requests * 100)} %`;
+  const shares = [...names].flatMap(([name, of]) => {
+    const share = Math.round(sumOf(of).requests / all.requests * 100);
+    return share > 0 ? [`${name} ${share} %`] : [];
   });
-  return `${shares.sort().join(", ")} of ${all.requests} requests, ${errorsOf(all.errors)}`;
+  return `${shares.sort().join(", ")} of ${all.requests} requests, ${
+    errorsOf(all.errors)
+  } in the minute after`;
+}
+
+/** From the recent numbers, which are of one to two minutes; `""`: there were none, or for less than a minute. */
+function errorsBefore(views: Views, isMeant: (row: TrafficRowView) => boolean): string {
+  let errors = 0;
+  for (const { traffic: { rows, recentMs } } of views) {
+    if (recentMs < AFTER_MS) return "";
+    for (const row of rows) {
+      if (row.direction !== "outbound" || !isMeant(row)) continue;
+      // Recent errors include attempts that were retried.
+      if (retriedOf(row) > 0) return "";
+      errors += (row.recent?.errors ?? 0) * AFTER_MS / recentMs;
+    }
+  }
+  const count = Math.round(errors);
+  return count > 0 ? `, about ${count} in the minute before` : "";
+}
+
+function failedText(deltas: readonly Delta[]): string {
+  const { requests, errors } = sumOf(deltas);
+  return requests === 0 ? "" : `${errors} requests failed in the minute after`;
 }
 
 function inUseText(deltas: readonly Delta[]): string {
   const { requests, errors } = sumOf(deltas);
-  return requests === 0 ? "" : `${requests} requests to the instances in use, ${errorsOf(errors)}`;
+  if (requests === 0) return "";
+  return `${requests} requests to the instances in use, ${errorsOf(errors)} in the minute after`;
 }
 
 function errorsOf(count: number): string {

@@ -12,6 +12,7 @@ const SNAPSHOT = snapshotOf({ ca: createAuthority(), service: "db" });
 const TARGET = (subset = "") => `service:api#${subset && `${subset}.`}api.default.default.dc1`;
 
 interface Path {
+  readonly recentMs?: number;
   readonly rows?: readonly Partial<TrafficRowView>[];
   readonly refusals?: readonly Partial<RefusalView>[];
 }
@@ -52,8 +53,8 @@ function refusal(given: Partial<RefusalView>): RefusalView {
 }
 
 const viewsOf = (paths: readonly Path[]) =>
-  paths.map(({ rows = [], refusals = [] }) => ({
-    traffic: { ...NO_TRAFFIC, rows: rows.map(row), refusals: refusals.map(refusal) },
+  paths.map(({ rows = [], refusals = [], recentMs = 0 }) => ({
+    traffic: { ...NO_TRAFFIC, recentMs, rows: rows.map(row), refusals: refusals.map(refusal) },
   }));
 
 async function effectOf(event: NewEvent, before: readonly Path[], after: readonly Path[]) {
@@ -94,17 +95,18 @@ for (
         },
         {
           rows: [{ ...INBOUND, caller: "web", faults: DENIED(10) }],
+          // They are in the rows as well.
           refusals: [{ count: 20 }, { path: "/a", count: 9 }, { code: "overloaded", count: 7 }],
         },
       ],
-      "3 open connections ended, 46 refused in the minute after",
+      "3 open connections ended, 26 refused in the minute after",
     ],
     ["a denial without requests", DENY, [{}], [{}], "3 open connections ended"],
     [
       "a denial of all",
       { ...DENY, subject: "* => db", effect: "" },
       [{}],
-      [{ rows: [{ ...INBOUND, caller: "a", faults: DENIED(1) }], refusals: [{ caller: "b" }] }],
+      [{ rows: ["a", "b"].map((caller) => ({ ...INBOUND, caller, faults: DENIED(1) })) }],
       "2 refused in the minute after",
     ],
     [
@@ -117,12 +119,44 @@ for (
         rows: [
           { target: TARGET("v1"), requests: 948, errors: 1 },
           { target: TARGET("v2"), requests: 152, errors: 2 },
+          { target: "", endpoint: "" },
           { upstream: "other", requests: 1_000 },
         ],
       }],
       "v1 48 %, v2 52 % of 100 requests, 3 errors in the minute after",
     ],
+    [
+      "a split of a service with errors: those before",
+      SPLIT,
+      [{
+        recentMs: 90_000,
+        rows: [{
+          target: TARGET("v1"),
+          requests: 900,
+          errors: 30,
+          recent: { requests: 90, errors: 30, counts: noTraffic() },
+        }],
+      }],
+      [{ rows: [{ target: TARGET("v1"), requests: 948, errors: 50 }] }],
+      "v1 100 % of 48 requests, 20 errors in the minute after, about 20 in the minute before",
+    ],
     ["a split without requests", SPLIT, [{}], [{}], ""],
+    [
+      "an outage: requests that found no instance failed, retried ones once",
+      { ...CRITICAL, effect: "no usable instance: all 2 instances fail their checks" },
+      [{ rows: [{ target: "", endpoint: "", requests: 10, errors: 10 }] }],
+      [{
+        rows: [
+          { target: "", endpoint: "", requests: 128, errors: 128 },
+          {
+            requests: 35,
+            errors: 4,
+            faults: [{ status: 0, code: "retried", count: 3 }],
+          },
+        ],
+      }],
+      "no usable instance: all 2 instances fail their checks, 119 requests failed in the minute after",
+    ],
     [
       "a critical instance: where its requests go",
       CRITICAL,

@@ -199,6 +199,18 @@ test("checkRunning() repeats nothing that another check found, and tells failure
     "failure: listener x is not bound",
     "warning: the agent is away",
   ]);
+  const ready = {
+    ...running.ready,
+    troubles: [{ text: "upstream db refuses many requests", stopsTraffic: false }],
+  };
+  const [finding] = checkRunning({ ...running, ready }, []);
+  assert.equal(finding?.why, "the proxy is ready all the same: callers choose it");
+  const { at } = running;
+  assert.equal(
+    finding?.fix,
+    `see what changed: postern events -admin ${at} -since 10m; and the cause: ` +
+      `postern explain -admin ${at} db`,
+  );
   assert.deepEqual(levels(checkRenewal(running)), [
     "ok: certificate leaf: renewed by it",
     "warning: certificate own: it fails: x",

@@ -115,15 +115,26 @@ export function checkRunning(
   // Another check found the same in Consul's configuration.
   const isNews = (text: string) =>
     !known.some(({ what }) => what.includes(text) || what.replace(" is refused: ", ": ") === text);
-  const fix = `see /ready, /events and /clusters of its admin server, http://${at}`;
+  const fixOf = (text: string) => {
+    const [, upstream] = /^upstream ([^\s:]+)/.exec(text) ?? [];
+    const events = `see what changed: postern events -admin ${at} -since 10m`;
+    return upstream ? `${events}; and the cause: postern explain -admin ${at} ${upstream}` : events;
+  };
+  const stays = reasons.length === 0
+    ? "the proxy is ready all the same: callers choose it"
+    : "the proxy has this fault, too";
   const stated = [
     ...reasons.filter(isNews).map((what) =>
-      failure({ what, why: `the proxy is not ready (${state}): callers do not choose it`, fix })
+      failure({
+        what,
+        why: `the proxy is not ready (${state}): callers do not choose it`,
+        fix: fixOf(what),
+      })
     ),
     ...troubles.filter(({ text }) => isNews(text)).map(({ text: what, stopsTraffic }) =>
       stopsTraffic
-        ? failure({ what, why: "a part of its traffic fails", fix })
-        : warning({ what, why: "the running proxy warns of it", fix })
+        ? failure({ what, why: "a part of its traffic fails", fix: fixOf(what) })
+        : warning({ what, why: stays, fix: fixOf(what) })
     ),
   ];
   const unbound = listeners.filter(({ state, error }) => state === "failed" && isNews(error))

@@ -85,7 +85,7 @@ function aboutText(path: string, { plugin: { name, phase }, allow, code }: Loade
     plugin ${name}, phase ${phase}
 ${
     needs && `    what it imports needs "allow": [${needs}] beside its "use"\n`
-  }    "sha256": "${code.digest}" pins it as it is
+  }    "sha256": "${code.digest}" pins it as it is (the bundle has a digest of its own)
 `;
 }
 

@@ -36,6 +36,9 @@ interface ConsulFactsOptions {
   readonly defaultQueryIntervalMs: number;
 }
 
+/** Questions about the entries of one registration, while their watches see others in between. */
+const ASKS = 5;
+
 export class ConsulFacts {
   readonly watches: WatchSet;
   readonly #options: ConsulFactsOptions;
@@ -44,6 +47,8 @@ export class ConsulFacts {
   /** The newest one, which may wait for {@link ConsulFacts.#takeMerged}. */
   #newest: Registration | undefined;
   #registrationRefusal: string | undefined;
+  /** How often a watch has seen service-defaults or proxy-defaults. */
+  #entriesSeen = 0;
   readonly #facts: Facts = {
     ...NOTHING_OF_SERVICE,
     roots: undefined,
@@ -152,14 +157,20 @@ export class ConsulFacts {
     this.#newest = registration;
     const { service } = registration;
     if (service !== this.#registration?.service) return this.#takeRegistration(registration);
-    const [ofService, ofAll] = await Promise.allSettled([
-      agent.askDefaults({ kind: "service-defaults", name: service }),
-      agent.askDefaults(OF_ALL),
-    ]);
-    if (this.#newest !== registration) return;
-    // The watch of an entry that cannot be read reports why.
-    if (ofService.status === "fulfilled") this.#facts.serviceDefaults = ofService.value;
-    if (ofAll.status === "fulfilled") this.#facts.proxyDefaults = ofAll.value;
+    for (let left = ASKS; left > 0; left--) {
+      const before = this.#entriesSeen;
+      const [ofService, ofAll] = await Promise.allSettled([
+        agent.askDefaults({ kind: "service-defaults", name: service }),
+        agent.askDefaults(OF_ALL),
+      ]);
+      if (this.#newest !== registration) return;
+      // An answer may be older than what a watch has seen since the question.
+      if (before !== this.#entriesSeen) continue;
+      // The watch of an entry that cannot be read reports why.
+      if (ofService.status === "fulfilled") this.#facts.serviceDefaults = ofService.value;
+      if (ofAll.status === "fulfilled") this.#facts.proxyDefaults = ofAll.value;
+      break;
+    }
     this.#takeRegistration(registration);
     this.#changed();
   }
@@ -216,6 +227,7 @@ export class ConsulFacts {
     start: Starter<Exclude<ConsulState[F], undefined>>,
   ): void {
     this.#want(key, start, (value) => {
+      if (fact === "serviceDefaults" || fact === "proxyDefaults") this.#entriesSeen++;
       this.#facts[fact] = value;
     });
   }

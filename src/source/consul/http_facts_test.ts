@@ -102,6 +102,28 @@ test("what an entry changes in the registration counts with the rest of the entr
   assert.equal(inbound(rig)?.headBytes, 3_000);
 });
 
+test("an answer about an entry that is older than what its watch has seen is asked again", async () => {
+  const registered = (headBytes: number) => facts.registration({ protocol: "http", headBytes });
+  const lua = { name: "builtin/lua", arguments: {} };
+  const required: Defaults = { extensions: [{ ...lua, required: true }] };
+  const optional: Defaults = { extensions: [{ ...lua, required: false }] };
+  await using rig = await new SourceRig(agentOf("http")).start();
+  const { agent } = rig;
+  const own = agent.askDefaults.bind(agent);
+  const late = Promise.withResolvers<Defaults | null>();
+  agent.askDefaults = (request) =>
+    request.kind === "service-defaults" ? late.promise : own(request);
+  agent.answer("registration", registered(1_000));
+  await rig.settle();
+  agent.answer("service-defaults", optional);
+  await rig.settle();
+  agent.askDefaults = own;
+  late.resolve(required);
+  await rig.settle();
+  assert.equal(inbound(rig)?.headBytes, 1_000);
+  assert.deepEqual(rig.source.refused, []);
+});
+
 test("a registration is taken although its entries cannot be read", async () => {
   await using rig = await new SourceRig(agentOf("http")).start();
   rig.agent.askDefaults = () => Promise.reject(new ProxyError("agent_forbidden", "no"));

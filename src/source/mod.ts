@@ -10,7 +10,7 @@ export * from "./consul/plan.ts";
 export * from "./file/config_json_schema.ts";
 export * from "./file/file_config.ts";
 export * from "./file/file_source.ts";
-export { bundle, type Bundled } from "./plugins/bundle.ts";
+export { bundle, type Bundled, sha256 } from "./plugins/bundle.ts";
 export { BUNDLE_EXTENSION, formatBundle } from "./plugins/plugin_bundle.ts";
 export { PluginWatch } from "./plugins/plugin_watch.ts";
 export { troublesOf } from "./shell/source_report.ts";

@@ -1,15 +1,13 @@
 /** Requests to a collector of telemetry, over HTTP/1.1 or gRPC. @module */
 
-import { type Clock, Deadlines, messageOf, type Random } from "../../base/mod.ts";
+import { type Clock, messageOf, type Random } from "../../base/mod.ts";
 import { agentCredentials, PROXY_FLAGS, readTlsFiles } from "../../consul/mod.ts";
 import { formatStatus, GrpcChannel, type GrpcStatus } from "../../grpc/mod.ts";
 import {
   addField,
   ClientPool,
-  DEFAULT_HTTP_LIMITS,
   type DialEngine,
   type DialFailure,
-  dialFailureOf,
   dialServer,
   type DialTls,
   fieldOf,
@@ -20,6 +18,7 @@ import {
   type ResetReason,
   type ResponseEvents,
   type ResponseHead,
+  serverPoolOptions,
 } from "../../http/mod.ts";
 import type { TelemetryCollector } from "../../snapshot/mod.ts";
 import type { Signal } from "./otlp.ts";
@@ -174,14 +173,10 @@ class HttpLink implements CollectorLink {
     this.#clock = clock;
     const address = { kind: "tcp", host, port: portOf(place) } as const;
     this.#pool = new ClientPool({
-      clock,
-      timers: clock,
-      deadlines: new Deadlines(clock),
-      limits: DEFAULT_HTTP_LIMITS,
+      ...serverPoolOptions(clock),
       connectMs: CONNECT_MS,
       waitingLimit: WAITING_LIMIT,
       dial: (handler) => dialServer({ engine, address, tls, protocols: [] }, handler),
-      failureOf: dialFailureOf,
       version: "h1",
     });
   }
@@ -285,7 +280,7 @@ class CollectorRequest implements ResponseEvents {
     if (ends) this.onEnd();
   }
 
-  /** What a collector says besides its status is not used. */
+  /** Only the status of a reply is used. */
   onData(): void {}
 
   onEnd(): void {

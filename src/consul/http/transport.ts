@@ -6,16 +6,15 @@
  * @module
  */
 
-import { type Address, type Clock, Deadlines, formatAddress } from "../../base/mod.ts";
+import { type Address, type Clock, formatAddress } from "../../base/mod.ts";
 import {
   ClientPool,
-  DEFAULT_HTTP_LIMITS,
   type DialEngine,
   type DialFailure,
-  dialFailureOf,
   dialServer,
   type ReachedServer,
   type ReachHandler,
+  serverPoolOptions,
 } from "../../http/mod.ts";
 import type { Dial } from "../../net/mod.ts";
 import {
@@ -71,14 +70,10 @@ export class Transport implements WireTransport {
       ? formatAddress(address)
       : `${tls ? "https" : "http"}://${formatAddress(address)}`;
     this.#pool = new ClientPool({
-      clock,
-      timers: clock,
-      deadlines: new Deadlines(clock),
-      limits: DEFAULT_HTTP_LIMITS,
+      ...serverPoolOptions(clock),
       connectMs: CONNECT_MS,
       waitingLimit: WAITING_LIMIT,
       dial: (handler) => this.#dial(handler),
-      failureOf: dialFailureOf,
       // The budget bounds the connections of HTTP/1.1.
       ...(this.#isHttp2
         ? { version: "h2", awaitsSettings: true, keepAlive: KEEP_ALIVE, limit: 1 } as const

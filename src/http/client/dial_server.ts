@@ -5,7 +5,14 @@
  * @module
  */
 
-import { type Address, canonicalIpText, messageOf, ProxyError } from "../../base/mod.ts";
+import {
+  type Address,
+  canonicalIpText,
+  type Clock,
+  Deadlines,
+  messageOf,
+  ProxyError,
+} from "../../base/mod.ts";
 import {
   createPeerValidator,
   parseCertificate,
@@ -15,8 +22,8 @@ import {
 } from "../../identity/mod.ts";
 import type { ClientTls, Connection, Dial, Engine, PresentedPeer } from "../../net/mod.ts";
 import { parsePem } from "../../wire/mod.ts";
-import type { HttpEnd } from "../exchange.ts";
-import type { PoolFault, ReachHandler } from "./client_pool.ts";
+import { DEFAULT_HTTP_LIMITS, type HttpEnd } from "../exchange.ts";
+import type { ClientPoolOptions, PoolFault, ReachHandler } from "./client_pool.ts";
 import type { Reached } from "./kept_connection.ts";
 
 export type DialEngine = Pick<Engine, "dial" | "clientTls">;
@@ -175,6 +182,20 @@ export function areRoots(rootPems: readonly string[]): boolean {
 export function whyEnded({ kind, detail }: HttpEnd): string {
   if (detail !== "") return detail;
   return kind === "closed" ? "the server closed the connection" : "the connection broke";
+}
+
+/** Options of a pool of such connections, for requests of the proxy itself. */
+export function serverPoolOptions(clock: Clock): Pick<
+  ClientPoolOptions<ReachedServer, DialFailure>,
+  "clock" | "timers" | "deadlines" | "limits" | "failureOf"
+> {
+  return {
+    clock,
+    timers: clock,
+    deadlines: new Deadlines(clock),
+    limits: DEFAULT_HTTP_LIMITS,
+    failureOf: dialFailureOf,
+  };
 }
 
 /** The failure for a fault of a pool of such connections. */

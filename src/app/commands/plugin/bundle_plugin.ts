@@ -4,10 +4,9 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { extname, join, resolve } from "node:path";
 import { messageOf } from "../../../base/mod.ts";
 import { isRecord } from "../../../base/schema.ts";
-import { BUNDLE_EXTENSION, type Bundled, formatBundle } from "../../../source/mod.ts";
+import { BUNDLE_EXTENSION, type Bundled, formatBundle, sha256 } from "../../../source/mod.ts";
 import { loadPlugin } from "./check_plugin.ts";
 import { shown, type Write } from "./plugin_files.ts";
-import { createHash } from "node:crypto";
 
 /** Writes `shop.bundle` beside `shop.ts`, for each file; returns the exit code. */
 export async function bundlePlugins(files: readonly string[], write: Write): Promise<number> {
@@ -43,10 +42,6 @@ async function bundlePlugin(path: string): Promise<string> {
     allow && `, "allow": [${allow}]`
   } }
 `;
-}
-
-function sha256(content: string): string {
-  return createHash("sha256").update(content).digest("hex");
 }
 
 /** The packages of the files that were read, as CycloneDX 1.5. */

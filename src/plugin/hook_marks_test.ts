@@ -16,7 +16,7 @@ function rig() {
 }
 
 interface Row {
-  /** What the worker does before each look; the last one is repeated. */
+  /** Steps of the worker, one before each look; the last one is repeated. */
   readonly turns: readonly ((a: HookMark, b: HookMark) => void)[];
   readonly isAnswering?: boolean;
   readonly looks: number;

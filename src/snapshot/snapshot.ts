@@ -87,7 +87,7 @@ export interface TlsPart extends SnapshotPart {
 /** The protocol of a connection; `tcp`: bytes are carried unchanged. */
 export type Protocol = "tcp" | "http" | "http2" | "grpc";
 
-/** What `x-postern-denied-by` says of a request that a proxy refused: nothing, the code, or the rule as well. */
+/** The content of `x-postern-denied-by` for a refused request: no field, the code, or the rule as well. */
 export type ShownDenials = "off" | "code" | "rule";
 
 /** How a listener that understands HTTP treats requests. */
@@ -103,7 +103,7 @@ export interface HttpRules {
   readonly requestTimeoutMs: number;
   /** An exchange ends after this long without a byte in either direction; 0: never. */
   readonly streamIdleTimeoutMs: number;
-  /** What callers with an identity are told; of an upstream, whether the application gets it. */
+  /** For callers with an identity; at an upstream, whether the application gets the field. */
   readonly showDenials: ShownDenials;
 }
 

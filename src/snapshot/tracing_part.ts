@@ -1,4 +1,4 @@
-/** What goes to collectors, as parts of the snapshot, and what each source of configuration may say. @module */
+/** Telemetry for collectors: parts of the snapshot, and the choices of each source of configuration. @module */
 
 import type { TraceForm } from "../http/mod.ts";
 

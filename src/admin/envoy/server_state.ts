@@ -133,7 +133,7 @@ export async function readyFacts(view: AdminView): Promise<{
   return { state: name, reasons, troubles };
 }
 
-/** What is refused, and upstreams that cannot be used. */
+/** Refused configuration, and upstreams that cannot be used. */
 function brokenTexts(
   view: AdminView,
   endpoints: Awaited<ReturnType<AdminView["endpoints"]>>,

@@ -161,7 +161,7 @@ export interface ExplanationView extends Omit<Explanation, "splits" | "protocol"
   readonly sourceNote: string;
   /** Configuration of the upstream, or of the service, that is not followed, in sentences. */
   readonly unfollowed: readonly string[];
-  /** What the proxy of the upstream refused this service in the last minute, in sentences. */
+  /** Refusals of the last minute by the proxy of the upstream, in sentences. */
   readonly refusing: readonly string[];
   readonly splits: readonly ExplainedSplit[];
   /** Commands that explain the same request on the hosts of the instances that get it. */

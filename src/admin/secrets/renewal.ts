@@ -1,4 +1,4 @@
-/** What renews a certificate in use, when that is due, and whether it would work now. @module */
+/** The renewal of a certificate in use: its source, when it is due, and whether it would work now. @module */
 
 import { formatSpanMs } from "../../base/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";

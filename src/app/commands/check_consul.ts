@@ -23,7 +23,7 @@ import { type ControlDeps, createControl, type ProxyControl } from "../process/c
 const ANSWERS_WAIT_MS = 10_000;
 const LOOK_MS = 50;
 
-/** What `check` prints, and what its exit code says. */
+/** The lines of `check`, and the facts behind its exit code. */
 export interface CheckReport {
   readonly lines: readonly string[];
   readonly hasRefusals: boolean;

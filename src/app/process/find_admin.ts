@@ -39,7 +39,7 @@ export interface FoundSidecar {
   readonly facts?: SidecarFacts;
 }
 
-/** What a running proxy says about itself; `""`: nothing. */
+/** Facts of a running proxy, from its admin server; `""`: it does not name one. */
 interface SidecarFacts {
   readonly service: string;
   /** Service id that it is the sidecar of. */

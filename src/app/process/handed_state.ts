@@ -1,6 +1,6 @@
 /**
- * What one process of a proxy knows and the next one should know from its first connection on. An unknown or
- * damaged state is no fault: the next process begins without it.
+ * The state that one process of a proxy hands to the next, for its first connection. An unknown or damaged
+ * state is no fault: the next process begins without it.
  *
  * @module
  */

@@ -238,7 +238,7 @@ function bodyOf(
 interface SignalCounters {
   readonly exported: string;
   readonly dropped: string;
-  /** What is counted. */
+  /** Plural name of the counted items, for HELP texts. */
   readonly items: string;
 }
 

@@ -27,7 +27,7 @@ export class LogOutbox {
     this.#outbox = new Outbox({ signal: "logs", codec: CODEC }, clock, send);
   }
 
-  /** What goes to the collector from now on. */
+  /** `part`: the records that go to the collector from now on; `null`: none. */
   set(part: TelemetryPart | null): void {
     this.#part = part;
     const early = this.#early;

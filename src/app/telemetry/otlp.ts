@@ -1,6 +1,6 @@
 /**
- * What the requests of OTLP have in common: items of one signal below their resource and scope, in Protocol
- * Buffers or JSON. An item is encoded once, in the thread that made it; the request around it is put
+ * The common form of OTLP requests: items of one signal below their resource and scope, in Protocol Buffers
+ * or JSON. An item is encoded once, in the thread that made it; the request around it is put
  * together when it is sent.
  *
  * @module

@@ -1,5 +1,5 @@
 /**
- * Tells the main thread about conditions of this data path that begin and end. What flaps is counted, so
+ * Tells the main thread about conditions of this data path that begin and end. Those that flap are counted, so
  * that a hostile peer floods neither the log nor the events. Nothing runs while nothing changes.
  *
  * @module

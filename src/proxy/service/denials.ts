@@ -1,6 +1,6 @@
 /**
- * `x-postern-denied-by` of one listener: what its refused callers are told, and what it believes. The proxy
- * of an upstream that proved its identity is believed; neither a local application nor the application of an
+ * `x-postern-denied-by` of one listener: the field that its refused callers get, and the fields that it
+ * believes. The proxy of an upstream that proved its identity is believed; neither a local application nor the application of an
  * upstream may pass for a proxy, and no stranger is told a reason.
  *
  * @module
@@ -23,7 +23,7 @@ import type { HttpListener } from "./stages.ts";
 
 type Listener = Pick<HttpListener, "facts" | "rules">;
 
-/** What a refused caller is told; `undefined`: nothing. */
+/** The denial that a refused caller gets; `undefined`: none. */
 export function ownDenial(
   code: ErrorCode,
   { listener: { facts, rules }, record, peer }: {

@@ -1,4 +1,4 @@
-/** What a proxy sends to collectors: what its process was started with counts before its configuration. @module */
+/** Telemetry of a proxy for collectors: the flags of its process count before its configuration. @module */
 
 import { TRACE_FORMS } from "../../http/mod.ts";
 import {

@@ -27,7 +27,7 @@ import {
 
 export interface StatusOptions {
   readonly which: WhichSidecars;
-  /** What does not stop traffic counts for the exit code, too. */
+  /** Troubles that do not stop traffic count for the exit code, too. */
   readonly strict: boolean;
   /** The exit code is the answer. */
   readonly quiet: boolean;

@@ -2,22 +2,32 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { askAdmin } from "../../src/admin/mod.ts";
+import { type AskAdmin, askAdmin } from "../../src/admin/mod.ts";
 import { parseCommand } from "../../src/app/command_line/args.ts";
 import { doctorExitCode, type DoctorFinding } from "../../src/app/commands/doctor/finding.ts";
 import { doctorReports } from "../../src/app/commands/doctor/run_doctor.ts";
 import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
 import { startEcho } from "../kit/wire/echo.ts";
 
-async function reportsOf(mesh: Mesh, words: readonly string[], token: string) {
+async function reportsOf(
+  mesh: Mesh,
+  words: readonly string[],
+  token: string,
+  ask: AskAdmin = askAdmin,
+) {
   const agent = ["-http-addr", mesh.address, "-token", token];
   const command = parseCommand(["doctor", ...agent, ...words], {});
   assert.ok(command.kind === "doctor");
-  return await doctorReports(command.options, askAdmin);
+  return await doctorReports(command.options, ask);
 }
 
-async function examine(mesh: Mesh, words: readonly string[], token = mesh.managementToken) {
-  const [report] = await reportsOf(mesh, words, token);
+async function examine(
+  mesh: Mesh,
+  words: readonly string[],
+  token = mesh.managementToken,
+  ask?: AskAdmin,
+) {
+  const [report] = await reportsOf(mesh, words, token, ask);
   assert.ok(report);
   return { ...report, exitCode: doctorExitCode(report) };
 }
@@ -26,6 +36,21 @@ function linesOf(findings: readonly DoctorFinding[]): string {
   return findings.map(({ check, level, what, fix }) => `${level} ${check}: ${what} | ${fix}`)
     .join("\n");
 }
+
+/** The only other proxy of the machine: it has the same id, beside the servers of another mesh. */
+const askOther: AskAdmin = ({ port }, { path }) => {
+  if (port !== 19_050) return Promise.reject(new Error("connection refused"));
+  const options = { proxyId: "web-1-sidecar-proxy", servers: "127.0.0.1" };
+  const limits = { open_files: 1_024, max_connections: 341 };
+  const bodies: Readonly<Record<string, unknown>> = {
+    "/server_info": { node: { id: options.proxyId }, postern: { options, limits } },
+    "/ready?format=postern": { state: "LIVE", reasons: [], troubles: [] },
+    "/listeners?format=postern": { listeners: [] },
+    "/certs": { certificates: [] },
+  };
+  const body = JSON.stringify(bodies[path] ?? {});
+  return Promise.resolve({ status: 200, body });
+};
 
 /** What a broken sidecar has, by the check that names it. */
 const FAULTS = [
@@ -67,7 +92,7 @@ export function doctorFindsFaults(agents: Agents): void {
         ...cache,
       }],
     });
-    const broken = await examine(mesh, ["-sidecar-for", id]);
+    const broken = await examine(mesh, ["-sidecar-for", id], mesh.managementToken, askOther);
     assert.equal(broken.exitCode, 1);
     for (const [name, pattern] of FAULTS) {
       assert.match(linesOf(broken.findings), pattern, `${name} is not found`);

@@ -299,7 +299,12 @@ async function runningOf(
   if (found.kind !== "found") return undefined;
   const { admin } = found;
   try {
-    return await readRunning({ admin, at: `${admin.host}:${admin.port}` }, ask);
+    const running = await readRunning({ admin, at: `${admin.host}:${admin.port}` }, ask);
+    // One of the same id beside servers is of another mesh than one of this agent.
+    const besideServers = running.info.postern.options.servers !== "";
+    const isMeant = adminBind.kind === "address" || mode.kind === "config" ||
+      besideServers === (serversFlags !== undefined);
+    return isMeant ? running : undefined;
   } catch {
     // It does not run, or ends just now.
     return undefined;

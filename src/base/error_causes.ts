@@ -179,9 +179,9 @@ export const ERROR_CAUSES: Readonly<Record<ErrorCode, ErrorCause>> = {
     cure: "Let the client slow down; raise RateLimits in service-defaults or the plugin's limit.",
   },
   unauthenticated: {
-    cause: "The request has no valid token (JWT) where one is required.",
+    cause: "The request has no valid token (JWT), password or key where one is required.",
     cure:
-      "The response and the log line say what is wrong with the token: missing, expired, another issuer or audience.",
+      "The response and the log line say what is wrong: missing, unknown; for a token expired, another issuer or audience.",
   },
   plugin_failed: {
     cause:

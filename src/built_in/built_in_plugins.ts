@@ -5,6 +5,8 @@ import { type AnyPlugin, type Phase, PHASES, whyNoPlugin } from "../plugin/mod.t
 
 const LOAD = {
   access_log: () => import("../../plugins/access_log/access_log.ts"),
+  api_key: () => import("../../plugins/api_key/api_key.ts"),
+  basic_auth: () => import("../../plugins/basic_auth/basic_auth.ts"),
   compression: () => import("../../plugins/compression/compression.ts"),
   cors: () => import("../../plugins/cors/cors.ts"),
   ext_authz: () => import("../../plugins/ext_authz/ext_authz.ts"),
@@ -23,6 +25,8 @@ const LOAD = {
 
 const ABOUT: Readonly<Record<keyof typeof LOAD, string>> = {
   access_log: "writes a line for each request, in a format of its own",
+  api_key: "requires the key of a known client",
+  basic_auth: "requires the password of a known user",
   compression: "compresses the bodies of responses",
   cors: "lets pages of other origins send requests",
   ext_authz: "calls a service that allows or denies each request",

@@ -1,4 +1,4 @@
-/** The keys under which `jwt_auth` stores the claims of verified tokens on an exchange. @module */
+/** The keys under which plugins store what they verified about the caller of an exchange. @module */
 
 import type { StateKey } from "./api.ts";
 
@@ -12,4 +12,9 @@ export const VERIFIED_CLAIMS: StateKey<ReadonlyMap<string, Claims>> = {
 /** Why a provider that was checked has no verified token, by the provider's name: `Jwt is expired`. */
 export const TOKEN_FAULTS: StateKey<ReadonlyMap<string, string>> = {
   description: "jwt_auth: why tokens were not verified, by provider",
+};
+
+/** The name that belongs to a verified password or key. The response may be meant for this caller only. */
+export const AUTHENTICATED: StateKey<string> = {
+  description: "basic_auth, api_key: the name of the caller",
 };

@@ -1,4 +1,5 @@
 import { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
 import { constants, gunzipSync } from "node:zlib";
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -81,6 +82,35 @@ test("cors: a browser's preflight is answered, and then its request", async () =
   assert.equal(second.body, "ok");
   assert.deepEqual(valuesOf(second, "access-control-allow-origin"), ["https://shop.example"]);
   assert.deepEqual(valuesOf(second, "vary"), ["origin"]);
+});
+
+test("basic_auth and api_key: only callers with a password or key reach the application, which learns their names", async () => {
+  const named = async (plugin: string, config: object, head: string) => {
+    await using it = await rig(plugin, config, ({ head }) => answerOf(head));
+    const refused = await it.ask("GET /a?b HTTP/1.1");
+    assert.equal(statusOf(refused), 401);
+    assert.match(refused.body, /authentication failed/);
+    const grpc = await it.ask(
+      "POST /a.B/C HTTP/1.1\r\nContent-Length: 0\r\nContent-Type: application/grpc",
+    );
+    assert.deepEqual([statusOf(grpc), ...valuesOf(grpc, "grpc-status")], [200, "16"]);
+    assert.equal(it.asked.length, 0);
+    const admitted = await it.ask(`GET /a HTTP/1.1\r\nX-Name: root\r\nX_Name: root\r\n${head}`);
+    assert.deepEqual(admitted.body.toLowerCase().match(/^x.name: .*$/gm), ["x-name: shop"]);
+    return valuesOf(refused, "www-authenticate");
+  };
+  const sha1 = createHash("sha1").update("open sesame").digest("base64");
+  const users = { users: [`shop:{SHA}${sha1}`], forwardUsernameHeader: "x-name" };
+  const basic = `Authorization: Basic ${btoa("shop:open sesame")}`;
+  assert.deepEqual(await named("basic_auth", users, basic), ['Basic realm="http://db/a"']);
+  const keySha256 = createHash("sha256").update("open sesame").digest("hex");
+  const keys = {
+    credentials: [{ client: "shop", keySha256 }],
+    forwarding: { header: "x-name" },
+  };
+  assert.deepEqual(await named("api_key", keys, "X-API-Key: open sesame"), [
+    'ApiKey realm="http://db/a"',
+  ]);
 });
 
 test("redirect: an old path leads to the new one, which is served", async () => {

@@ -288,6 +288,9 @@ function forbiddenNames(path: string, code: string): string[] {
   if (path.startsWith("plugins/") || !["app", "main"].includes(layerOf(path))) {
     find(/\bconsole\s*\./g, "writes to the console; take a log as an argument");
   }
+  if (path.startsWith("src/")) {
+    find(/^import\s*["']/gm, "imports nothing: src/package.json lets the bundler drop it");
+  }
   return problems;
 }
 

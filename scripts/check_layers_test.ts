@@ -40,7 +40,13 @@ for (
       `let x: import("../app/mod.ts").X;`,
       "comes after",
     ],
-    ["refuses an import for effect", "src/base/a.ts", `import "../app/mod.ts";`, "comes after"],
+    [
+      "refuses an import for effect",
+      "src/base/a.ts",
+      `import { x } from "../app/mod.ts";`,
+      "comes after",
+    ],
+    ["refuses an import without a name", "src/base/a.ts", `import "./b.ts";`, "imports nothing"],
     [
       "refuses what is not mod.ts",
       "src/net/a.ts",
@@ -53,7 +59,7 @@ for (
       `import { x } from "../http/h1/mod.ts";`,
       "through its mod.ts",
     ],
-    ["refuses main", "src/app/a.ts", `import "../main.ts";`, "comes after"],
+    ["refuses main", "src/app/a.ts", `import { x } from "../main.ts";`, "comes after"],
     [
       "refuses what is outside src",
       "src/app/a.ts",
@@ -69,7 +75,7 @@ for (
     [
       "refuses a directory that is not listed",
       "src/util/a.ts",
-      `import "../base/mod.ts";`,
+      `import { x } from "../base/mod.ts";`,
       "not in the",
     ],
     ["refuses an unknown package", "src/app/a.ts", `import x from "lodash";`, "is not one of"],
@@ -81,13 +87,33 @@ for (
       "only admin, dev",
     ],
     ["refuses valibot to proxy", "src/proxy/a.ts", `import * as v from "valibot";`, "only base"],
-    ["refuses jose to secrets", "src/secrets/a.ts", `import "jose/jwt";`, "only plugin"],
-    ["lets a floor import one before it", "src/dev/ca/a.ts", `import "../store.ts";`],
-    ["refuses a floor after it", "src/dev/ca/a.ts", `import "../http/api.ts";`, "comes after"],
-    ["refuses a file above all floors", "src/dev/ca/a.ts", `import "../agent.ts";`, "above all"],
-    ["lets a file above all floors", "src/dev/agent.ts", `import "./demo/mesh.ts";`],
-    ["refuses an unlisted floor", "src/dev/x/a.ts", `import "../json.ts";`, "list of floors"],
-    ["refuses one file a floor after it", "src/dev/json.ts", `import "./world.ts";`, "comes after"],
+    ["refuses jose to secrets", "src/secrets/a.ts", `import { x } from "jose/jwt";`, "only plugin"],
+    ["lets a floor import one before it", "src/dev/ca/a.ts", `import { x } from "../store.ts";`],
+    [
+      "refuses a floor after it",
+      "src/dev/ca/a.ts",
+      `import { x } from "../http/api.ts";`,
+      "comes after",
+    ],
+    [
+      "refuses a file above all floors",
+      "src/dev/ca/a.ts",
+      `import { x } from "../agent.ts";`,
+      "above all",
+    ],
+    ["lets a file above all floors", "src/dev/agent.ts", `import { x } from "./demo/mesh.ts";`],
+    [
+      "refuses an unlisted floor",
+      "src/dev/x/a.ts",
+      `import { x } from "../json.ts";`,
+      "list of floors",
+    ],
+    [
+      "refuses one file a floor after it",
+      "src/dev/json.ts",
+      `import { x } from "./world.ts";`,
+      "comes after",
+    ],
     ["lets net use sockets", "src/net/node/node_engine.ts", `import net from "node:net";`],
     ["refuses sockets elsewhere", "src/proxy/a.ts", `import net from "node:net";`, "only net"],
     ["refuses TLS in proxy", "src/proxy/a.ts", `import tls from "node:tls";`, "only net"],
@@ -101,36 +127,66 @@ for (
     ["lets words name a runtime", "src/app/a.ts", "// Bun\nconst a = 'Deno', b = `Bun ${a} Deno`;"],
     ["refuses the console", "src/proxy/a.ts", `console.log("x");`, "console"],
     ["lets app use the console", "src/app/a.ts", `console.log("x");`],
-    ["lets tests do anything", "src/base/a_test.ts", `import "../app/run.ts"; Deno.exit();`],
-    ["lets a plugin import the contract", "plugins/cors/a.ts", `import "../../src/plugin/api.ts";`],
-    ["lets a plugin import itself", "plugins/cors/a.ts", `import "./b.ts"; import "valibot";`],
-    ["refuses other plugins", "plugins/cors/a.ts", `import "../retry/mod.ts";`, "its own folder"],
+    [
+      "lets tests do anything",
+      "src/base/a_test.ts",
+      `import { x } from "../app/run.ts"; Deno.exit();`,
+    ],
+    [
+      "lets a plugin import the contract",
+      "plugins/cors/a.ts",
+      `import { x } from "../../src/plugin/api.ts";`,
+    ],
+    [
+      "lets a plugin import itself",
+      "plugins/cors/a.ts",
+      `import { x } from "./b.ts"; import "valibot";`,
+    ],
+    [
+      "refuses other plugins",
+      "plugins/cors/a.ts",
+      `import { x } from "../retry/mod.ts";`,
+      "its own folder",
+    ],
     [
       "lets plugins share what tokens said",
       "plugins/rate_limit/a.ts",
-      `import "../../src/plugin/verified_claims.ts";`,
+      `import { x } from "../../src/plugin/verified_claims.ts";`,
     ],
-    ["lets built_in import plugins", "src/built_in/a.ts", `import "../../plugins/cors/cors.ts";`],
+    [
+      "lets built_in import plugins",
+      "src/built_in/a.ts",
+      `import { x } from "../../plugins/cors/cors.ts";`,
+    ],
     [
       "refuses plugins to others",
       "src/plugin/a.ts",
-      `import "../../plugins/cors/cors.ts";`,
+      `import { x } from "../../plugins/cors/cors.ts";`,
       "outside src",
     ],
     [
       "refuses it to examples",
       "plugins/examples/a.ts",
-      `import "../../src/plugin/verified_claims.ts";`,
+      `import { x } from "../../src/plugin/verified_claims.ts";`,
       "its own folder",
     ],
     [
       "refuses source to plugins",
       "plugins/cors/a.ts",
-      `import "../../src/base/mod.ts";`,
+      `import { x } from "../../src/base/mod.ts";`,
       "its own folder",
     ],
-    ["lets an example read files", "plugins/examples/a.ts", `import "node:fs/promises";`],
-    ["refuses packages to plugins", "plugins/cors/a.ts", `import "node:fs";`, "a plugin may use"],
+    [
+      "lets an example read files",
+      "plugins/examples/a.ts",
+      `import { x } from "node:fs/promises";`,
+    ],
+    [
+      "refuses packages to plugins",
+      "plugins/cors/a.ts",
+      `import { x } from "node:fs";`,
+      "a plugin may use",
+    ],
     ["lets 500 lines", "src/base/a.ts", "x;\n".repeat(500)],
     ["refuses 501 lines", "src/base/a.ts", "x;\n".repeat(501), "501 lines"],
   ] as [string, string, string, string?][]
@@ -151,7 +207,7 @@ test("checkLayers() notices long files without failing", () => {
 
 test("checkLayers() reports file and line of each of several problems", () => {
   const text =
-    `// first\nimport "../app/mod.ts";\n\nDeno.exit();\nimport {\n  x,\n} from "lodash";\n`;
+    `// first\nimport { y } from "../app/mod.ts";\n\nDeno.exit();\nimport {\n  x,\n} from "lodash";\n`;
   assert.deepEqual(checkLayers([{ path: "src/net/a.ts", text }]).problems, [
     'src/net/a.ts:2: "net" may not import "app", which comes after it',
     'src/net/a.ts:7: package "lodash" is not one of hono, valibot, jose, re2js, yaml, typescript',

@@ -40,7 +40,6 @@ import { accessTargetOf, AccessWriter } from "../log/access_writer.ts";
 import { Telemetry } from "../telemetry/telemetry.ts";
 import { openSyslog } from "../log/syslog.ts";
 import { Notifier } from "./notify.ts";
-import { createLocalPlane } from "../workers/plane.ts";
 import { heapSamples, processSamples } from "../workers/process_samples.ts";
 import { trimWhenQuiet } from "../workers/quiet_trim.ts";
 import { ProxyProcess, type ShutdownGrace } from "./proxy_process.ts";
@@ -101,6 +100,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   });
   const activated = standIn ? [] : takeActivated(process.env, process.pid);
   const engine = runtimeEngine();
+  const local = workers === 0 ? await import("../workers/local_plane.ts") : undefined;
   const stats = new Stats();
   const access = new AccessWriter({ rings: accessRings, clock, log, stats });
   const telemetry: Telemetry | undefined = new Telemetry({
@@ -227,9 +227,9 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         writer.drain();
         access.drain();
       };
-      if (workers === 0) {
+      if (local) {
         const accessLines = createAccessLines({ clock, ring: accessRings.of(0), wake: onLines });
-        return createLocalPlane(engine, { ...plane, accessLines });
+        return local.createLocalPlane(engine, { ...plane, accessLines });
       }
       return createWorkerPlane({
         ...plane,

@@ -1,4 +1,4 @@
-/** The data plane, for the main thread: one data path here, or several in workers. @module */
+/** The data plane as the main thread uses it: one data path there, or several in workers. @module */
 
 import {
   type Clock,
@@ -7,34 +7,24 @@ import {
   ProxyError,
   type ReportEvent,
   type Stats,
-  systemRandom,
 } from "../../base/mod.ts";
-import { type Engine, type ListeningSocket, socketsFor } from "../../net/mod.ts";
+import type { ListeningSocket } from "../../net/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import { LogOutbox } from "../telemetry/log_outbox.ts";
-import { type SendTelemetry, spanOutbox } from "../telemetry/outbox.ts";
-import type { AccessLines } from "../log/log_rings.ts";
-import {
-  type Columns,
-  DataPath,
-  type DataView,
-  type Ejection,
-  type ExplainQuery,
-  type ExplainResult,
-  type FetchCertificate,
-  type ListenerView,
-  type OpenTap,
-  type PublishEffect,
-  type RemoteAuthorize,
-  SharedCounts,
-  type TapFilter,
-  type ViewOptions,
+import type { SendTelemetry } from "../telemetry/outbox.ts";
+import type {
+  DataView,
+  Ejection,
+  ExplainQuery,
+  ExplainResult,
+  FetchCertificate,
+  ListenerView,
+  OpenTap,
+  RemoteAuthorize,
+  TapFilter,
+  ViewOptions,
 } from "../../proxy/mod.ts";
-import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
-import { WorkerConditions } from "../../events/mod.ts";
-import { FailureContainer } from "./contain_failures.ts";
-import { type ProgramStart, spawnProcess } from "./spawn_process.ts";
-import { Rollout, type RolloutMember } from "./rollout.ts";
+import type { ProgramStart } from "./spawn_process.ts";
+import type { Rollout } from "./rollout.ts";
 
 export interface DataPlane {
   /** Takes snapshots, and has the one in force. */
@@ -129,99 +119,4 @@ export interface PlaneOptions extends Pick<ProxyOptions, Settings> {
   readonly inherited?: readonly ListeningSocket[] | undefined;
   /** Sockets that systemd keeps open: each listener with such an address takes a copy. */
   readonly kept?: readonly ListeningSocket[];
-}
-
-/** `-workers 0`: the data path in the main thread. */
-export function createLocalPlane(
-  engine: Engine,
-  options: PlaneOptions & { readonly accessLines?: AccessLines },
-): DataPlane {
-  const { accessLines } = options;
-  const counts = SharedCounts.create(1);
-  const spans = spanOutbox(options.clock, options.sendTelemetry);
-  const logs = new LogOutbox(options.clock, options.sendTelemetry);
-  const conditions = options.report &&
-    new WorkerConditions({ ...options, report: options.report, workers: 1 });
-  const path = new DataPath({
-    ...options,
-    ...(conditions && {
-      takeConditions: (changes) => Promise.resolve(conditions.take(0, changes)),
-    }),
-    takeSpan: spans.take,
-    takeAccessRecord: logs.takeAccess,
-    takeTapped: (id, lines, dropped) => Promise.resolve(taps.take(id, lines, dropped)),
-    engine,
-    random: systemRandom,
-    worker: 0,
-    workers: 1,
-    counts,
-    inherited: socketsFor(options.inherited, options.kept),
-    ...(accessLines && { takeLine: accessLines.take }),
-  });
-  const member = new LocalMember(path, logs, options);
-  const taps = new OpenTaps((open) => path.setTaps(open));
-  return {
-    rollout: new Rollout({ ...options, counts, members: [member] }),
-    retryFailed: () => path.retryFailed(),
-    listeners: () => Promise.resolve([path.listeners()]),
-    views: (wanted) => Promise.resolve([path.view(wanted)]),
-    used: () => Promise.resolve([path.used()]),
-    async explain(question) {
-      const explained = await path.explain(question);
-      return explained ? [explained] : [];
-    },
-    tap: (filter, take) => taps.add(filter, take),
-    // The caller is in the same thread.
-    stuck: () => Promise.resolve([]),
-    setLogLevel: () => {},
-    drainInbound: () => path.drainInbound(),
-    spawn: spawnProcess,
-    accept: () => Promise.resolve(path.accept()),
-    resume: (ejections) => Promise.resolve(path.resume(ejections)),
-    sockets: () => Promise.resolve(path.sockets()),
-    async drain(timeoutMs, how) {
-      await path.drain(timeoutMs, how);
-      accessLines?.flush();
-      spans.flush();
-      logs.flush();
-    },
-    close: () => path.close(),
-  };
-}
-
-class LocalMember implements RolloutMember {
-  published: Snapshot | undefined;
-  readonly #path: DataPath;
-  readonly #logs: LogOutbox;
-  readonly #log: Log;
-  readonly #container: FailureContainer;
-
-  constructor(path: DataPath, logs: LogOutbox, { log, clock }: PlaneOptions) {
-    this.#path = path;
-    this.#logs = logs;
-    this.#log = log;
-    const nowMs = () => clock.monotonic();
-    this.#container = new FailureContainer({ log, stats: path.stats, nowMs });
-  }
-
-  async prepare(snapshot: Snapshot): Promise<boolean> {
-    const update = diffSnapshots(this.published, snapshot);
-    this.#container.expect(update);
-    await this.#path.prepare(update);
-    return true;
-  }
-
-  publish(snapshot: Snapshot, columns: Columns): Promise<readonly PublishEffect[]> {
-    this.published = snapshot;
-    this.#logs.set(snapshot.telemetry);
-    return this.#path.publish(columns);
-  }
-
-  abandon(): void {
-    this.#path.abandon();
-  }
-
-  giveUp(reason: string): void {
-    this.#log.error("snapshot not applied", { reason });
-  }
 }

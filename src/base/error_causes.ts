@@ -89,6 +89,12 @@ export const ERROR_CAUSES: Readonly<Record<ErrorCode, ErrorCause>> = {
     cure:
       "Run postern explain with the URL; compare service-router, hosts of the ingress and the path.",
   },
+  target_not_found: {
+    cause:
+      "A plugin chose a target or upstream that the proxy does not have. The reason names both.",
+    cure:
+      "Correct the name; a subset needs a split (of any weight), a route or a failover that leads to it.",
+  },
   no_endpoint: {
     cause:
       "The target has no instance that can be used: none is registered, or none passes its checks.",

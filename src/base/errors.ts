@@ -12,6 +12,7 @@ export type ResponseFlag =
   | "DC"
   | "DPE"
   | "DT"
+  | "NC"
   | "NR"
   | "OM"
   | "RL"
@@ -85,6 +86,8 @@ const FACTS = {
   request_timed_out: ["downstream", "info", "", REQUEST_LATE],
   // Routing.
   route_not_found: ["proxy", "info", "", plain(404, "route_not_found", "", "NR")],
+  // As Envoy answers where a header names a cluster that does not exist.
+  target_not_found: ["proxy", "warn", "", plain(503, "cluster_not_found", "", "NC")],
   no_endpoint: ["upstream", "warn", "UH", NO_ENDPOINT],
   limit_reached: ["proxy", "warn", "UO", OVERFLOW],
   // Dialling.

@@ -36,6 +36,8 @@ export type Resolution =
     readonly routes: readonly ResolvedRoute[];
     /** By the key that splits have. */
     readonly resolvers: ReadonlyMap<string, ResolvedResolver>;
+    /** Keys of resolvers that no split leads to, for plugins that choose them. */
+    readonly unweighted: ReadonlySet<string>;
     /** For a whole HTTP exchange; 0: none. */
     readonly requestTimeoutMs: number;
   }
@@ -105,6 +107,8 @@ class Resolving {
   readonly #chain: DiscoveryChain;
   readonly #local: Locality;
   readonly #resolvers = new Map<string, ResolvedResolver>();
+  /** Keys of resolvers that only splits of weight 0 lead to. */
+  readonly #unweighted = new Set<string>();
 
   constructor(chain: DiscoveryChain, local: Locality) {
     this.#chain = chain;
@@ -134,6 +138,7 @@ class Resolving {
       kind: "resolved",
       routes,
       resolvers: this.#resolvers,
+      unweighted: this.#unweighted,
       requestTimeoutMs: start.kind === "resolver" ? start.requestTimeoutMs : 0,
     };
   }
@@ -176,8 +181,11 @@ class Resolving {
     const splits = node.splits.flatMap((split, index): ResolvedSplit[] => {
       const { weight, next, unknown, requestHeaders, responseHeaders } = split;
       const hundredths = Math.round(weight * 100);
-      if (hundredths === 0) return [];
       const leg = own(this.#chain.nodes, next);
+      if (hundredths === 0) {
+        if (leg?.kind === "resolver") this.#unused(next, leg);
+        return [];
+      }
       if (leg?.kind !== "resolver") throw new Unusable(`a split leads to "${next}", no resolver`);
       this.#resolver(next, leg);
       const at = `service-splitter "${node.name}": Splits[${index}]`;
@@ -188,7 +196,20 @@ class Resolving {
     return splits;
   }
 
+  /** Requests go there only where a plugin chooses it, so a fault of it does not matter to the others. */
+  #unused(id: string, node: ResolverNode): void {
+    if (this.#resolvers.has(id)) return;
+    try {
+      this.#resolver(id, node);
+    } catch (error) {
+      if (!(error instanceof Unusable)) throw error;
+      return;
+    }
+    this.#unweighted.add(id);
+  }
+
   #resolver(id: string, node: ResolverNode): void {
+    this.#unweighted.delete(id);
     if (this.#resolvers.has(id)) return;
     const balancing = loadBalancing(node.balancing);
     if (!balancing) {

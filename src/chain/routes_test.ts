@@ -119,6 +119,7 @@ const RESOLVER = "resolver:v1.api.default.default.dc1";
 const leg = (weight: number, next = RESOLVER) => ({
   weight,
   next,
+  unknown: [],
   requestHeaders: null,
   responseHeaders: null,
 });
@@ -166,6 +167,35 @@ for (
     assert.match(resolution.kind === "refused" ? resolution.reason : "resolved", want);
   });
 }
+
+test("resolveChain() keeps the resolver of a split of weight 0 apart, if it can be used", () => {
+  const chain = rich();
+  const [first = "", second = ""] = Object.keys(chain.nodes).filter((id) =>
+    chain.nodes[id]?.kind === "resolver"
+  );
+  const broken: ChainNode = {
+    kind: "resolver",
+    name: "y",
+    target: "gone",
+    connectTimeoutMs: 0,
+    requestTimeoutMs: 0,
+    failoverTargets: [],
+    balancing: { policy: "" },
+  };
+  const splits = [leg(0, second), leg(0, "resolver:y"), leg(100, first)];
+  const { routes, resolvers, unweighted } = resolved({
+    ...chain,
+    startNode: "splitter:x",
+    nodes: {
+      ...chain.nodes,
+      "splitter:x": { kind: "splitter", name: "x", splits },
+      "resolver:y": broken,
+    },
+  });
+  assert.deepEqual(routes.map((route) => route.splits.map(({ resolver }) => resolver)), [[first]]);
+  assert.deepEqual([...unweighted], [second]);
+  assert.deepEqual([...resolvers.keys()].sort(), [first, second].sort());
+});
 
 test("resolveChain() refuses a router for protocol tcp", () => {
   const resolution = resolveChain({ ...rich(), protocol: "tcp" }, LOCAL);

@@ -22,6 +22,11 @@ export interface MountOptions {
   readonly source?: string | Identity | null;
   /** A step for each attempt; the last is repeated. Absent: `ok()`. */
   readonly upstream?: readonly Step[];
+  /**
+   * Targets that the plugin may choose, by the name that it gives, with a step for each attempt: `v2` for
+   * `{ subset: "v2" }`, `db/v2` for `{ service: "db", subset: "v2" }`. Absent: none.
+   */
+  readonly targets?: Readonly<Record<string, readonly Step[]>>;
   /** Services that the plugin may call, by name, with a step for each call. Absent: none. */
   readonly callees?: Readonly<Record<string, readonly Step[]>>;
   readonly onFailure?: "refuse" | "skip";
@@ -34,6 +39,8 @@ export interface Mounted extends AsyncDisposable {
   readonly clock: FakeClock;
   /** The requests that endpoints received, one for each attempt. */
   readonly upstream: { readonly requests: readonly SeenRequest[] };
+  /** Targets that the plugin may choose, with the requests that they received. */
+  readonly targets: Readonly<Record<string, { readonly requests: readonly SeenRequest[] }>>;
   /** Services that the plugin may call, with the requests that they received. */
   readonly callees: Readonly<Record<string, { readonly requests: readonly SeenRequest[] }>>;
   /** Log lines of the plugin, and of the proxy about it. */

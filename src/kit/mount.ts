@@ -32,6 +32,7 @@ export async function mount(definition: unknown, options: MountOptions = {}): Pr
 export class Mounted implements api.Mounted {
   readonly clock = new FakeClock();
   readonly upstream: ScriptedUpstream;
+  readonly targets: Readonly<Record<string, ScriptedUpstream>>;
   readonly callees: Readonly<Record<string, ScriptedUpstream>>;
   readonly logs: readonly LogRecord[];
   readonly lines: string[] = [];
@@ -50,10 +51,8 @@ export class Mounted implements api.Mounted {
     this.#definition = definition;
     this.#options = options;
     this.upstream = new ScriptedUpstream(options.upstream ?? []);
-    const callees = Object.entries(options.callees ?? {});
-    this.callees = Object.fromEntries(
-      callees.map(([name, steps]) => [name, new ScriptedUpstream(steps)]),
-    );
+    this.targets = scriptsOf(options.targets);
+    this.callees = scriptsOf(options.callees);
     this.#lender = {
       log: createLog({
         clock,
@@ -98,10 +97,11 @@ export class Mounted implements api.Mounted {
 
   request(init: RequestInit = {}): Promise<Answer> {
     const id = `request-${++this.#requests}`;
-    const { clock, upstream } = this;
+    const { clock, upstream, targets } = this;
     const generation = this.#serving();
     const connection = this.#connection;
-    return new MountedRequest(init, { generation, upstream, clock, connection, id }).answer;
+    const setup = { generation, upstream, targets, clock, connection, id };
+    return new MountedRequest(init, setup).answer;
   }
 
   async connect(init: Partial<Connection> = {}): Promise<Connected> {
@@ -154,6 +154,14 @@ function identityOf(source: string | Identity | null): Identity | null {
     namespace: "default",
     service: source,
   };
+}
+
+function scriptsOf(
+  steps: Readonly<Record<string, readonly api.Step[]>> = {},
+): Readonly<Record<string, ScriptedUpstream>> {
+  return Object.fromEntries(
+    Object.entries(steps).map(([name, script]) => [name, new ScriptedUpstream(script)]),
+  );
 }
 
 function scriptedCallees(

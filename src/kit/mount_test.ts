@@ -195,6 +195,72 @@ test("mount() keeps shared state over a reload, and closes the old generation af
   assert.equal((await more).status, 202);
 });
 
+const V2 = { target: { subset: "v2" } };
+const TARGETS = { v2: [status(202)], "other/v2": [status(203)], spare: [status(204)] };
+
+for (
+  const [what, phase, onRequest, want] of [
+    ["that a filter chooses", "filter", (_, next) => next(V2), "202"],
+    ["that a route plugin chooses", "route", (_, next) => next(V2), "202"],
+    [
+      "by several names",
+      "filter",
+      (_, next) => next({ target: { service: "other", subset: "v2" } }),
+      "203",
+    ],
+    ["of the chain where none is chosen", "filter", (_, next) => next({}), "200"],
+    [
+      "that a retry chooses for one attempt",
+      "retry",
+      async (_, next) => `${(await next(V2)).status}` === "202" ? next() : next(V2),
+      "200",
+    ],
+    [
+      "that is not there",
+      "filter",
+      (_, next) => next({ target: { subset: "v3" } }),
+      '503 target_not_found own chose {"subset":"v3"}, which is not there; the test has v2, other/v2, spare',
+    ],
+    [
+      "of a guard",
+      "guard",
+      (_, next) => next(V2),
+      /^500 plugin_failed .*phase guard cannot choose/,
+    ],
+    [
+      "of an attempt",
+      "attempt",
+      (_, next) => next(V2),
+      /^500 plugin_failed .*phase attempt cannot/,
+    ],
+    [
+      "without a name",
+      "filter",
+      (_, next) => next({ target: {} }),
+      /^500 plugin_failed .*the target has no name, or more than upstream, service, subset/,
+    ],
+  ] as readonly (readonly [
+    string,
+    PluginDefinition["phase"],
+    NonNullable<Plugin["onRequest"]>,
+    string | RegExp,
+  ])[]
+) {
+  test(`mount() sends a request to the target ${what}`, async () => {
+    await using own = await mount(hook(onRequest, phase), { targets: TARGETS });
+    const { status: code, failure } = await own.request();
+    const text = failure ? `${code} ${failure.code} ${failure.reason}` : String(code);
+    if (typeof want === "string") assert.equal(text, want);
+    else assert.match(text, want);
+  });
+}
+
+test("mount() skips a plugin that chose a target in the wrong phase, and goes where the chain leads", async () => {
+  const wrong = hook((_, next) => next(V2), "attempt");
+  await using own = await mount(wrong, { targets: TARGETS, onFailure: "skip" });
+  assert.equal((await own.request()).status, 200);
+});
+
 for (
   const [what, definition, reason] of [
     [

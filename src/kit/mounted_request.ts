@@ -44,11 +44,13 @@ export class MountedRequest implements PluginResponseSink {
   constructor(init: RequestInit, setup: {
     readonly generation: Generation;
     readonly upstream: ScriptedUpstream;
+    /** By the names that a plugin gives, joined by slashes. */
+    readonly targets: Readonly<Record<string, ScriptedUpstream>>;
     readonly clock: FakeClock;
     readonly connection: Connection;
     readonly id: string;
   }) {
-    const { generation, upstream, clock, connection, id } = setup;
+    const { generation, upstream, targets, clock, connection, id } = setup;
     this.#clock = clock;
     this.#chunks = chunksOf(init.body);
     this.#isSent = this.#chunks.length === 0;
@@ -60,7 +62,16 @@ export class MountedRequest implements PluginResponseSink {
     const outgoing = { request, endsWithHead: this.#isSent, remote: connection.remoteAddress };
     this.#layers = new PluginLayers(this, outgoing, {
       generation,
-      route: { poolFor: () => upstream },
+      route: {
+        poolFor: () => upstream,
+        poolAt({ upstream, service, subset, datacenter, id }) {
+          const names = [upstream, service, subset, datacenter, id];
+          const pool = targets[names.filter((name) => name !== undefined).join("/")];
+          if (pool) return { kind: "pool", pool, hash: undefined };
+          const known = Object.keys(targets).join(", ") || "no targets";
+          return { kind: "none", reason: `is not there; the test has ${known}` };
+        },
+      },
       // The rest of a context concerns the health of picked endpoints; a script picks none.
       context: { deadlines: clock as Pick<Deadlines, "after"> } as Context,
       exchange: new ExchangeValue(this.#record, connection),

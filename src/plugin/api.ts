@@ -10,7 +10,7 @@
 
 /**
  * The position of a layer, outermost first; within a phase the order is that of the configuration. `guard`:
- * before the route is known. `route`: picks the route. `filter`: on the route. `retry`: may call `next` again.
+ * before the route is known. `route`: picks the route, and is the first on it. `filter`: on the route. `retry`: may call `next` again.
  * `attempt`: around each attempt. A listener has at most one plugin of `route`, and one of `retry`.
  */
 export type Phase = "guard" | "route" | "filter" | "retry" | "attempt";
@@ -69,10 +69,30 @@ export interface Change {
   readonly response?: (response: HttpResponse) => Answer;
   /** Phase `retry`: endpoints that are not picked while there are others. */
   readonly avoid?: readonly Endpoint[];
+  /**
+   * Phases `route`, `filter` and `retry` at an upstream: continues to this target in place of the one that the
+   * chain picks. The innermost layer that names one decides. A target that is not there is the failure
+   * `target_not_found`.
+   */
+  readonly target?: Target;
   /** The failure is `response_timed_out` if no response began so long after the request was complete. */
   readonly timeoutMs?: number;
   /** Replaces the listener's limit for an exchange in which no byte moves. 0: no limit. */
   readonly idleTimeoutMs?: number;
+}
+/**
+ * A target of an upstream, by as many of its names as tell it from the others. A subset or service that a
+ * split leads to keeps its failover and balancing; a failover target is taken alone.
+ */
+export interface Target {
+  /** Another HTTP upstream of this proxy, past its plugins, by name or id. Alone: as its last route leads. */
+  readonly upstream?: string;
+  readonly service?: string;
+  /** `""`: the service without a subset. */
+  readonly subset?: string;
+  readonly datacenter?: string;
+  /** Consul's id of the target, as `explain` shows it: `v2.db.default.default.dc1`. */
+  readonly id?: string;
 }
 export interface RequestArgs<R = unknown> {
   readonly request: HttpRequest;

@@ -101,7 +101,7 @@ export class Generation {
         weight,
         resolver,
         layers: layers
-          .filter(({ phase, name }) => phase === "guard" ? configs.has(name) : phase !== "route")
+          .filter(({ phase, name }) => phase !== "guard" || configs.has(name))
           .map((layer) => ({ ...layer, routeConfig: configs.get(layer.name) })),
       }));
       return [route, { plans, chance: evenChance(options.lender.random) }];

@@ -1,7 +1,7 @@
 /** Runs the plugin layers of one exchange. Nothing that a layer does is thrown from here. @module */
 
 import { type Deadline, messageOf } from "../base/mod.ts";
-import type { Answer, Change, Endpoint, Exchange, Phase, Plugin, Route } from "./api.ts";
+import type { Answer, Change, Endpoint, Exchange, Phase, Plugin, Route, Target } from "./api.ts";
 import { faultOf } from "./source_positions.ts";
 import { brokenBodyOf, isStreamOf, PassingBody } from "./body.ts";
 import {
@@ -56,8 +56,17 @@ export type LayerDecided = (
   what: { readonly kind: "answered" | "refused" | "failed"; readonly code?: string },
 ) => void;
 
+/** The target that a layer chose in place of that of the chain. */
+export interface ChosenTarget {
+  readonly target: Target;
+  /** The name of the plugin. */
+  readonly by: string;
+}
+
 export interface ForwardedRequest {
   readonly plan: RoutePlan;
+  /** `undefined`: the chain decides. */
+  readonly chosen: ChosenTarget | undefined;
   /** Endpoints that are not picked while there are others. */
   readonly avoid: readonly Endpoint[];
   readonly outcome: ResponseOutcome;
@@ -73,6 +82,8 @@ export class LayerStack {
   /** `undefined` before the route is known; the same for all attempts. */
   plan: RoutePlan | undefined;
   avoid = NO_ENDPOINTS;
+  /** Set for the layers further in whenever a layer continues. */
+  chosen: ChosenTarget | undefined;
   /** The layer that the exchange waits for; `undefined`: it waits for an endpoint. */
   holder: Layer | undefined;
   /** The outcome of the innermost `next`. */
@@ -115,7 +126,7 @@ export class LayerStack {
     const layer = plan.layers[depth - guards.length];
     if (layer) return new LayerCall(this, layer, depth).run(request, outcome);
     this.holder = undefined;
-    this.context.sendOn(request, { plan, avoid: this.avoid, outcome });
+    this.context.sendOn(request, { plan, chosen: this.chosen, avoid: this.avoid, outcome });
   }
 }
 
@@ -139,6 +150,8 @@ class LayerCall {
   readonly #stack: LayerStack;
   readonly #layer: Layer;
   readonly #depth: number;
+  /** The choice of the layers further out. */
+  readonly #chosen: ChosenTarget | undefined;
   /** The outcome of the last `next`. */
   #inner: ResponseOutcome | undefined;
   /** Success is recorded later: after the response was changed, or at the end of a stream the layer made. */
@@ -152,6 +165,7 @@ class LayerCall {
     this.#stack = stack;
     this.#layer = layer;
     this.#depth = depth;
+    this.#chosen = stack.chosen;
   }
 
   run(request: PluginRequest, outcome: ResponseOutcome): void {
@@ -215,7 +229,8 @@ class LayerCall {
     const fault = this.#inner ? undefined : whyUnsendable(layer, changed, request);
     if (fault !== undefined) throw new TypeError(fault);
     if (isStreamOf(changed.body, layer)) this.#passesLater = true;
-    const { response: map, timeoutMs, avoid, idleTimeoutMs } = change;
+    const { response: map, timeoutMs, avoid, idleTimeoutMs, target } = change;
+    stack.chosen = target === undefined ? this.#chosen : chosenBy(layer, target);
     if (avoid && phase === "retry") stack.avoid = avoid;
     if (idleTimeoutMs !== undefined) stack.context.idleTimeoutMs = idleTimeoutMs;
     let inner: ResponseOutcome;
@@ -313,7 +328,10 @@ class LayerCall {
     if (this.#inner) {
       this.#inner.listen({ settle: (response) => this.#passUnchanged(why, response, outcome) });
     } else if (isOpen(request.body)) this.#refuse(why, outcome);
-    else this.#stack.enter(this.#depth + 1, request, outcome);
+    else {
+      this.#stack.chosen = this.#chosen;
+      this.#stack.enter(this.#depth + 1, request, outcome);
+    }
   }
 
   #passUnchanged(why: string, response: PluginResponse, to: ResponseTarget): void {
@@ -377,6 +395,26 @@ function whyUnsendable(
   // A retry layer can return the response of any attempt.
   const isForeign = body !== given?.body && layer.phase !== "retry";
   return isForeign ? "the body is another message's" : undefined;
+}
+
+const CHOOSING: ReadonlySet<Phase> = new Set(["route", "filter", "retry"]);
+const TARGET_KEYS = ["upstream", "service", "subset", "datacenter", "id"] as const;
+const LONGEST_NAME = 255;
+
+/** Throws a TypeError for a target that names nothing. */
+function chosenBy({ name, phase }: Layer, target: Target): ChosenTarget {
+  if (!CHOOSING.has(phase)) {
+    throw new TypeError(`next: a plugin of phase ${phase} cannot choose a target`);
+  }
+  const names = typeof target === "object" && target !== null ? Object.entries(target) : [];
+  const known: readonly string[] = TARGET_KEYS;
+  const isTarget = names.some(([, value]) => value !== undefined) &&
+    names.every(([key, value]) =>
+      known.includes(key) &&
+      (value === undefined || typeof value === "string" && value.length <= LONGEST_NAME)
+    );
+  if (isTarget) return { target, by: name };
+  throw new TypeError(`next: the target has no name, or more than ${TARGET_KEYS.join(", ")}`);
 }
 
 function requestOf({ request }: Change): PluginRequest | undefined {

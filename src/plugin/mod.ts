@@ -14,6 +14,7 @@ export type {
   RequestArgs,
   Route,
   StateKey,
+  Target,
 } from "./api.ts";
 export {
   builtinModule,
@@ -63,6 +64,7 @@ export {
   ResponseOutcome,
 } from "./messages.ts";
 export {
+  type ChosenTarget,
   type ForwardedRequest,
   type Layer,
   type LayerContext,

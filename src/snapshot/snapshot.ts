@@ -298,9 +298,21 @@ export interface FailingInstance extends Endpoint {
   readonly checks?: readonly string[];
 }
 
+/** The names of a target in its discovery chain. */
+export interface TargetNames {
+  /** Consul's id of it: `v2.db.default.default.dc1`. */
+  readonly id: string;
+  readonly service: string;
+  /** `""`: none. */
+  readonly subset: string;
+  readonly datacenter: string;
+}
+
 /** A resolver's target: its endpoints, and the identities that they must prove. */
 export interface TargetPart extends SnapshotPart {
   readonly key: string;
+  /** By which a plugin chooses it; absent: it is not from a chain. */
+  readonly names?: TargetNames;
   /** Sent in the ClientHello. */
   readonly sni: string;
   /** The cluster as Consul names it to Envoy; {@link clusterNames} adds the failover prefix. */

@@ -91,6 +91,8 @@ export class ExchangeRecord {
   } | undefined;
   /** Envoy's name: `local_app`, `db.default.dc1.internal.<trust domain>`; `""`: none was chosen. */
   upstreamCluster = "";
+  /** The plugin that chose the target; `""`: the chain did. */
+  chosenBy = "";
   /** Why the connection was ended, if it did not end by itself; `""`: no reason. */
   connectionDetails = "";
   /** Why no upstream connection was established, in words. */

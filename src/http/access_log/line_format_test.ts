@@ -96,6 +96,7 @@ for (
     ["%UPSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%", "127.0.0.1", , "-"],
     ["%UPSTREAM_REMOTE_PORT%", "8080", , "-"],
     ["%UPSTREAM_CLUSTER%", "local_app", , "-"],
+    ["%UPSTREAM_CHOSEN_BY%", "canary", exchangeRecord({ chosenBy: "canary" }), "-"],
     ["%UPSTREAM_LOCAL_ADDRESS%", "127.0.0.1:51234", , "-"],
     ["%UPSTREAM_LOCAL_ADDRESS_WITHOUT_PORT%", "127.0.0.1", , "-"],
     ["%UPSTREAM_LOCAL_PORT%", "51234", , "-"],

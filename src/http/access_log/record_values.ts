@@ -53,6 +53,7 @@ export const OPERATORS: Readonly<Record<string, Row>> = {
   ...address("DOWNSTREAM_DIRECT_REMOTE", ({ downstream }) => downstream.remote),
   ...address("DOWNSTREAM_LOCAL", ({ downstream }) => downstream.local),
   UPSTREAM_CLUSTER: plain(({ upstreamCluster }) => upstreamCluster),
+  UPSTREAM_CHOSEN_BY: plain(({ chosenBy }) => chosenBy),
   UPSTREAM_REQUEST_ATTEMPT_COUNT: plain(({ attempts }) => attempts),
   UPSTREAM_TRANSPORT_FAILURE_REASON: plain(({ upstreamFailure }) => upstreamFailure),
   DOWNSTREAM_PEER_URI_SAN: plain(({ downstream }) => downstream.peer?.uri),

@@ -246,7 +246,7 @@ class Explainer {
     const findings: Findings = {
       ...judged,
       plugins,
-      unknown: unknownOf(plugins, generation),
+      unknown: unknownOf(plugins, generation, this.#targetsOf(route)),
       route: plan ? routeView(plan.route) : null,
     };
     const nowhere = (reason: string) => ownAnswer(head, "route_not_found", reason);
@@ -280,6 +280,13 @@ class Explainer {
     }
     const limits = limitsOf(outbound.upstream);
     return { ...findings, upstream, splits, answer: sameOf(splits), limits };
+  }
+
+  /** Ids of the targets that a plugin may choose. */
+  #targetsOf(route: UnsentRequest["route"]): readonly string[] {
+    const groups = this.#context.listeners.get(route?.plugins ?? "")?.upstream?.groups ?? [];
+    const keys = [...groups].flatMap(({ targets }) => [...targets].map(({ part }) => part.key));
+    return [...new Set(keys)].map((key) => key.slice(key.indexOf("#") + 1));
   }
 
   async #connection(): Promise<Findings> {

@@ -217,9 +217,11 @@ export function routeView(
   return { name, service, matches: words.filter((word) => word !== "").join(" ") || "everything" };
 }
 
+/** `targets`: ids of those that a plugin may choose; empty: there is no choice. */
 export function unknownOf(
   plugins: Explanation["plugins"],
   generation: Generation | undefined,
+  targets: readonly string[] = [],
 ): readonly string[] {
   const names = (isWanted: (phase: string) => boolean) =>
     plugins.filter(({ name, phase }) =>
@@ -227,9 +229,13 @@ export function unknownOf(
     ).map(({ name }) => name).join(", ");
   const guards = names((phase) => phase === "guard");
   const others = names((phase) => phase !== "guard");
+  const choosing = names((phase) => phase !== "guard" && phase !== "attempt");
   return [
     ...generation?.judgesConnections ? ["Its plugins may refuse the connection."] : [],
     ...guards ? [`${guards}: may answer, or change the request before its route is known.`] : [],
     ...others ? [`${others}: may answer, or change the request and its response.`] : [],
+    ...choosing && targets.length > 1
+      ? [`${choosing}: may choose another target: ${targets.join(", ")}.`]
+      : [],
   ];
 }

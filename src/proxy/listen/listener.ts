@@ -2,7 +2,7 @@
 
 import type { Address, BindAddress, Random } from "../../base/mod.ts";
 import type { CallerKind } from "../../net/mod.ts";
-import type { HttpRules, Snapshot } from "../../snapshot/mod.ts";
+import type { HttpRules, Snapshot, UpstreamPart } from "../../snapshot/mod.ts";
 import type { AuthorizeMode, ListenerFacts, Session, SessionService } from "../caller/session.ts";
 import type { ConnectionLimiter, FairConnectionLimiter, SharedLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
@@ -28,6 +28,15 @@ export interface ListenerEnvironment {
   /** First column of an upstream in the shared counts; `undefined`: it has none. */
   columnOf(upstream: string): number | undefined;
   routeTo(upstream: string): RequestRoute | undefined;
+  /** Upstreams of that id, else those of that name. */
+  upstreamsNamed(name: string): readonly UpstreamListener[];
+}
+
+/** An upstream as others see it, whose plugins may choose it. */
+export interface UpstreamListener {
+  readonly part: UpstreamPart;
+  readonly route: RequestRoute;
+  readonly upstream: Upstream;
 }
 
 /** How the connections of the process are divided among kinds. */

@@ -94,6 +94,7 @@ export class Listeners {
       limiter,
       columnOf: (upstream) => this.#columns[upstream],
       routeTo: (upstream) => this.routeTo(upstream),
+      upstreamsNamed: (name) => this.#upstreamsNamed(name),
     };
   }
 
@@ -208,6 +209,15 @@ export class Listeners {
   routeTo(id: string): RequestRoute | undefined {
     const listener = this.#of(UPSTREAM).get(id)?.listener;
     return listener instanceof OutboundListener ? listener.route : undefined;
+  }
+
+  #upstreamsNamed(name: string): readonly OutboundListener[] {
+    const opened = this.#of(UPSTREAM);
+    const exact = opened.get(name)?.listener;
+    if (exact instanceof OutboundListener) return [exact];
+    return [...opened.values()].flatMap(({ listener }) =>
+      listener instanceof OutboundListener && listener.part.name === name ? [listener] : []
+    );
   }
 
   /** Upstreams with open connections, or with connections since this was read last. */

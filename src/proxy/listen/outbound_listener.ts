@@ -1,11 +1,12 @@
 /** The listener of an upstream; without an address, edges and plugins lead to it. @module */
 
 import type { BindAddress } from "../../base/mod.ts";
+import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import type { CallerKind, Dial } from "../../net/mod.ts";
+import type { Target } from "../../plugin/mod.ts";
 import type { Snapshot, UpstreamPart } from "../../snapshot/mod.ts";
 import type { ListenerFacts } from "../caller/session.ts";
 import { MAX_UPSTREAMS, type SharedLimiter } from "../core/admission.ts";
-import type { Context } from "../core/context.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { ReachedLimit } from "../observe/failure_summary.ts";
 import { HttpStats } from "../observe/http_stats.ts";
@@ -16,10 +17,20 @@ import type { TcpDestination } from "../service/tcp_service.ts";
 import { Attempt, type AttemptHandler, type Connect } from "../upstream/attempt.ts";
 import { NO_DIAL } from "../upstream/connection_pool.ts";
 import { EndpointDial, type ProvenEndpoint } from "../upstream/endpoint_dial.ts";
-import { EITHER_VERSION, EndpointPools, type RequestRoute } from "../upstream/request_pools.ts";
+import {
+  type ChosenPool,
+  EITHER_VERSION,
+  EndpointPools,
+  type RequestRoute,
+} from "../upstream/request_pools.ts";
 import { hashOfCaller, type TargetGroup } from "../upstream/target_group.ts";
 import { type RouteTable, Upstream } from "../upstream/upstream.ts";
-import { type ListenerKind, ServedListener } from "./listener.ts";
+import {
+  type ListenerEnvironment,
+  type ListenerKind,
+  ServedListener,
+  type UpstreamListener,
+} from "./listener.ts";
 
 export const UPSTREAM: ListenerKind = {
   name: "upstream",
@@ -30,7 +41,8 @@ export const UPSTREAM: ListenerKind = {
     return `Cannot open upstream ${name}: ${MAX_UPSTREAMS} are declared, or have connections that are ` +
       "still open; declare fewer";
   },
-  make(name, snapshot, { context, columnOf, limiter, random, worker }) {
+  make(name, snapshot, environment) {
+    const { context, columnOf, limiter, random } = environment;
     const part = snapshot.upstreams[name];
     const column = columnOf(name);
     if (!part || column === undefined) throw new TypeError(`no upstream ${name}`);
@@ -42,28 +54,31 @@ export const UPSTREAM: ListenerKind = {
       callers: limiter(column + 3, part.maxClientConnections ?? Infinity),
       random,
     });
-    const listener = new OutboundListener(context, upstream, worker);
+    const listener = new OutboundListener(environment, upstream);
     upstream.update(part, snapshot);
     return listener;
   },
 };
 
-export class OutboundListener extends ServedListener<UpstreamPart> implements TcpDestination {
+export class OutboundListener extends ServedListener<UpstreamPart>
+  implements TcpDestination, UpstreamListener {
   readonly kind = "upstream";
   /** The control thread knows that it was used lately. */
   isNoted = false;
   override readonly upstream: Upstream;
-  readonly #worker: number;
+  readonly #environment: ListenerEnvironment;
   /** Made if the listener speaks HTTP, so that its metrics exist before the first request. */
   #http: HttpListener | undefined;
   /** Made when the first request comes. */
   readonly #pools = new Map<TargetGroup, EndpointPools>();
   #route: { readonly of: RouteTable; readonly route: RequestRoute } | undefined;
+  /** Ids of other upstreams that its plugins have chosen. */
+  readonly #others = new Set<string>();
 
-  constructor(context: Context, upstream: Upstream, worker: number) {
-    super(upstream.part.id, "outbound", context, upstream.stats);
+  constructor(environment: ListenerEnvironment, upstream: Upstream) {
+    super(upstream.part.id, "outbound", environment.context, upstream.stats);
     this.upstream = upstream;
-    this.#worker = worker;
+    this.#environment = environment;
     this.update(false);
   }
 
@@ -83,7 +98,7 @@ export class OutboundListener extends ServedListener<UpstreamPart> implements Tc
   /** Workers cannot share a unix socket: the first one serves it. */
   override get bind(): BindAddress | null {
     const { bind } = this.part;
-    return bind?.kind === "unix" && this.#worker > 0 ? null : bind;
+    return bind?.kind === "unix" && this.#environment.worker > 0 ? null : bind;
   }
 
   override get callers(): CallerKind {
@@ -174,11 +189,43 @@ export class OutboundListener extends ServedListener<UpstreamPart> implements Tc
         const group = of.groupFor(name, resolver);
         return group && this.#poolsOf(group);
       },
+      poolAt: (target, name) => this.#poolAt(target, name),
       hashFor: of.hashes ? (name) => of.hashFor(name) : undefined,
       plugins: this.name,
     };
     this.#route = { of, route };
     return route;
+  }
+
+  /** The pool of a target that a plugin chose for a request on that route of this upstream. */
+  #poolAt({ upstream: name, ...target }: Target, route: string): ChosenPool {
+    if (name === undefined) {
+      const chosen = this.upstream.chosenGroup(target);
+      if (chosen.kind === "none") return chosen;
+      const hash = this.upstream.routes.hashFor(route);
+      return { kind: "pool", pool: this.#poolsOf(chosen.group), hash };
+    }
+    const all = this.#environment.upstreamsNamed(name);
+    const reason = whyNoOther(this.part, all.map(({ part }) => part));
+    const [other] = all;
+    if (!other || reason) return { kind: "none", reason };
+    this.#others.add(other.part.id);
+    const isWhole = Object.values(target).every((value) => value === undefined);
+    if (!isWhole) return other.route.poolAt?.(target, DEFAULT_ROUTE) ?? LEADS_NOWHERE;
+    const pool = other.route.poolFor(DEFAULT_ROUTE);
+    if (!pool) return LEADS_NOWHERE;
+    return { kind: "pool", pool, hash: other.route.hashFor?.(DEFAULT_ROUTE) };
+  }
+
+  /** The clusters of this upstream, and those of others that its plugins have chosen. */
+  get #clusters(): ReadonlySet<string> {
+    const clusters = new Set(this.upstream.clusters);
+    for (const id of this.#others) {
+      const [other] = this.#environment.upstreamsNamed(id);
+      if (!other) this.#others.delete(id);
+      for (const cluster of other?.upstream.clusters ?? []) clusters.add(cluster);
+    }
+    return clusters;
   }
 
   #poolsOf(group: TargetGroup): EndpointPools {
@@ -195,7 +242,7 @@ export class OutboundListener extends ServedListener<UpstreamPart> implements Tc
   }
 
   override update(judge: boolean): void {
-    if (this.part.http) this.#serveHttp().stats.keepClusters(this.upstream.clusters);
+    if (this.part.http) this.#serveHttp().stats.keepClusters(this.#clusters);
     const groups = new Set(this.upstream.groups);
     for (const [group, pools] of this.#pools) {
       if (groups.has(group)) {
@@ -225,4 +272,16 @@ export class OutboundListener extends ServedListener<UpstreamPart> implements Tc
     attempt.start();
     return attempt;
   }
+}
+
+const LEADS_NOWHERE: ChosenPool = { kind: "none", reason: "leads nowhere" };
+
+/** Why a request of `own` cannot go to the upstream of that name; `""`: it can. */
+function whyNoOther(own: UpstreamPart, named: readonly UpstreamPart[]): string {
+  const [part] = named;
+  if (!part) return "is no upstream of this proxy";
+  if (named.length > 1) return `may be each of ${named.map(({ id }) => id).join(", ")}`;
+  if (!part.http) return "carries bytes; its protocol has to be http, http2 or grpc";
+  const isHttp1 = part.http.protocol === "http" && own.http?.protocol !== "http";
+  return isHttp1 ? `speaks HTTP/1.1, and ${own.name} HTTP/2` : "";
 }

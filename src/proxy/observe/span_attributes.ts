@@ -60,6 +60,7 @@ export function attributesOf(
     .add("postern.peer", isInbound ? downstream.peer?.uri : record.upstream?.identity)
     .add("postern.intention", record.rule)
     .add("postern.route", record.route)
+    .add("postern.chosen_by", record.chosenBy)
     .add("postern.attempts", record.attempts > 1 ? record.attempts : undefined)
     .add("postern.code", code)
     .values;

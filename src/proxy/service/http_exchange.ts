@@ -331,8 +331,9 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     this.fail(code, reason);
   }
 
-  goesTo(cluster: string, route: string): void {
+  goesTo(cluster: string, route: string, chosenBy: string): void {
     this.record.upstreamCluster = cluster;
+    this.record.chosenBy = chosenBy;
     if (route !== DEFAULT_ROUTE) this.record.route = route;
   }
 

@@ -4,6 +4,7 @@ import { type Deadline, type ErrorCode } from "../../base/mod.ts";
 import type { Fields, ResponseHead } from "../../http/mod.ts";
 import type { Stream } from "../../net/mod.ts";
 import {
+  type ChosenTarget,
   failed,
   type ForwardedRequest,
   type Generation,
@@ -29,7 +30,7 @@ import type { Lease } from "../upstream/target_group.ts";
 import { ResponseDeadlines } from "./response_deadlines.ts";
 import type { ExchangeValue } from "./exchange_value.ts";
 import { RequestBody } from "./request_body.ts";
-import type { RequestPool, RequestRoute } from "../upstream/request_pools.ts";
+import type { ChosenPool, RequestPool, RequestRoute } from "../upstream/request_pools.ts";
 import {
   opensTunnel,
   type OutgoingRequest,
@@ -41,8 +42,8 @@ import type { PooledConnection } from "../upstream/connection_pool.ts";
 
 /** The caller's side of an exchange, with the callbacks that only plugins need. */
 export interface PluginResponseSink extends ResponseSink {
-  /** The cluster of the chosen pool, and the route that led to it. */
-  goesTo(cluster: string, route: string): void;
+  /** The cluster of the pool, the route that led to it, and the plugin that chose it; `""`: none did. */
+  goesTo(cluster: string, route: string, chosenBy: string): void;
   /** The next response comes from a plugin, not from an endpoint. */
   answersItself(): void;
   /** A plugin refused, or the upstream failed. `fields` are added to the reply; absent: none. */
@@ -51,6 +52,11 @@ export interface PluginResponseSink extends ResponseSink {
 
 /** How long a plugin may hold an exchange while it waits for work of its own. */
 const HOOK_LIMIT_MS = 10_000;
+
+const NO_TARGETS: ChosenPool = {
+  kind: "none",
+  reason: "is not there; this listener leads to the application only",
+};
 
 const OVERDUE = "its plugins were closed: others have taken their place long ago";
 
@@ -73,8 +79,10 @@ export class PluginLayers
   readonly #caller: PluginResponseSink;
   readonly #request: OutgoingRequest;
   readonly #options: PluginLayersOptions;
-  /** Chosen once for all attempts. */
+  /** Picked once for all attempts; a plugin may choose another. */
   #pool: RequestPool | undefined;
+  /** A plugin chose the target of the attempt before. */
+  #wasChosen = false;
   readonly #stack: LayerStack;
   /** The body of the request; absent: it has none. */
   readonly #body: RequestBody | undefined;
@@ -153,7 +161,7 @@ export class PluginLayers
     const plan = this.#options.generation.planOf(request);
     if (!plan) return undefined;
     this.#pool = this.#options.route.poolFor(plan.route.name, plan.resolver);
-    if (this.#pool) this.#caller.goesTo(this.#pool.cluster, plan.route.name);
+    if (this.#pool) this.#caller.goesTo(this.#pool.cluster, plan.route.name, "");
     return plan;
   }
 
@@ -182,18 +190,32 @@ export class PluginLayers
       this.#requestPump = pump;
     } else this.#body?.sentOn();
     const { route, context } = this.#options;
-    const { name } = sending.plan.route;
-    const pool = this.#pool;
+    const { chosen, plan: { route: { name } } } = sending;
+    const found = chosen && this.#poolAt(chosen, name);
+    if (found?.kind === "none") {
+      this.#caller.goesTo("", name, chosen?.by ?? "");
+      return this.#fail("target_not_found", found.reason);
+    }
+    const pool = found?.pool ?? this.#pool;
     if (!pool) return this.#fail("route_not_found", `the route ${name} leads nowhere`);
+    if (chosen || this.#wasChosen) this.#caller.goesTo(pool.cluster, name, chosen?.by ?? "");
+    this.#wasChosen = chosen !== undefined;
     const { remote, held } = this.#request;
     if (!pool.enter(held?.account.caller ?? "")) {
       return this.#fail("limit_reached", pool.whyFull());
     }
     const { avoid } = sending;
     const outgoing = { request: head, endsWithHead: body === null, remote, avoid, held };
-    const hash = route.hashFor?.(name);
+    const hash = found ? found.hash : route.hashFor?.(name);
     this.#attempt = new UpstreamRequest(this, outgoing, { pool, hash, context });
     this.#attempt.start();
+  }
+
+  #poolAt({ target, by }: ChosenTarget, route: string): ChosenPool {
+    const found = this.#options.route.poolAt?.(target, route) ?? NO_TARGETS;
+    if (found.kind === "pool") return found;
+    const reason = `${by} chose ${JSON.stringify(target)}, which ${found.reason}`;
+    return { kind: "none", reason };
   }
 
   #whyUnsendable(body: PassingBody | MadeBody | null): string | undefined {

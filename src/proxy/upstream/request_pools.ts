@@ -5,7 +5,7 @@ import { formatAddress } from "../../base/mod.ts";
 import type { HashPolicy } from "../../chain/mod.ts";
 import type { ChangeFields } from "../../http/mod.ts";
 import type { Dial } from "../../net/mod.ts";
-import type { Endpoint } from "../../plugin/mod.ts";
+import type { Endpoint, Target } from "../../plugin/mod.ts";
 import { Attempt, type AttemptHandler } from "./attempt.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import type { ListenerFacts } from "../caller/session.ts";
@@ -39,12 +39,23 @@ export interface RequestPool {
   ): Dial;
 }
 
+export type ChosenPool =
+  | {
+    readonly kind: "pool";
+    readonly pool: RequestPool;
+    readonly hash: readonly HashPolicy[] | undefined;
+  }
+  /** `reason`: in words that follow the target. */
+  | { readonly kind: "none"; readonly reason: string };
+
 /** Where the requests of a listener go, and the changes to requests and responses. */
 export interface RequestRoute {
   /** Called once for a request. `resolver`: of the split that was picked already. `undefined`: there is no such route. */
   poolFor(route: string, resolver?: string): RequestPool | undefined;
   /** The hash policies of a route; absent: no route has any. */
   readonly hashFor?: ((route: string) => readonly HashPolicy[] | undefined) | undefined;
+  /** The pool of a target that a plugin chose for a request on that route; absent: there is no choice. */
+  readonly poolAt?: ((target: Target, route: string) => ChosenPool) | undefined;
   /** The listener whose plugins run, if it is not the one that accepted the request. */
   readonly plugins?: string;
   readonly changeRequest?: ChangeFields | undefined;

@@ -118,6 +118,11 @@ export class TargetGroup {
     return this.#resolver.balancing;
   }
 
+  /** A resolver with that target only. */
+  resolverFor(target: string): Resolver {
+    return { ...this.#resolver, targets: [target] };
+  }
+
   get targets(): Iterable<PooledTarget> {
     return this.#targets.values();
   }

@@ -8,10 +8,13 @@ import {
   type ChainRoute,
   oneWay,
   type Snapshot,
+  type TargetPart,
   type UpstreamPart,
 } from "../../snapshot/mod.ts";
+import type { Target } from "../../plugin/mod.ts";
 import type { SharedLimiter } from "../core/admission.ts";
 import type { ListenerStats } from "../observe/listener_stats.ts";
+import type { ChosenPool } from "./request_pools.ts";
 import { type GroupContext, TargetGroup } from "./target_group.ts";
 
 /** Without targets, until the chain is known. */
@@ -78,6 +81,22 @@ export class RouteTable {
   }
 }
 
+export type ChosenGroup =
+  | { readonly kind: "group"; readonly group: TargetGroup }
+  | Extract<ChosenPool, { kind: "none" }>;
+
+function isNamed({ key, names }: TargetPart, wanted: Target): boolean {
+  const { service, subset, datacenter, id } = wanted;
+  if (!names) return id === idOf(key);
+  return (service ?? names.service) === names.service &&
+    (subset ?? names.subset) === names.subset &&
+    (datacenter ?? names.datacenter) === names.datacenter && (id ?? names.id) === names.id;
+}
+
+function idOf(key: string): string {
+  return key.slice(key.indexOf("#") + 1);
+}
+
 export class Upstream implements GroupContext {
   part: UpstreamPart;
   readonly stats: ListenerStats;
@@ -90,6 +109,8 @@ export class Upstream implements GroupContext {
   readonly #random: Random;
   #chainVersion = NaN;
   #groups: ReadonlyMap<string, TargetGroup> = new Map();
+  /** Failover targets that plugins have chosen, each alone, by key. */
+  readonly #alone = new Map<string, TargetGroup>();
   #routes: RouteTable;
 
   constructor(
@@ -127,6 +148,11 @@ export class Upstream implements GroupContext {
       groups.set(key, group);
     }
     this.#groups = groups;
+    for (const [key, group] of this.#alone) {
+      const found = Object.values(resolvers).find((resolver) => resolver.targets.includes(key));
+      if (found && targets[key]) group.update({ ...found, targets: [key] }, version, targets);
+      else this.#alone.delete(key);
+    }
     this.stats.keepClusters(this.clusters);
     if (version === this.#chainVersion) return this.#routes;
     this.#chainVersion = version;
@@ -139,7 +165,51 @@ export class Upstream implements GroupContext {
   }
 
   get groups(): Iterable<TargetGroup> {
-    return this.#groups.values();
+    if (this.#alone.size === 0) return this.#groups.values();
+    return [...this.#groups.values(), ...this.#alone.values()];
+  }
+
+  /** The group of a target that a plugin chose. A target that a resolver begins with has its failover. */
+  chosenGroup(wanted: Target): ChosenGroup {
+    const found = new Map<string, { readonly group: TargetGroup; readonly isFirst: boolean }>();
+    for (const group of this.#groups.values()) {
+      let isFirst = true;
+      for (const { part } of group.targets) {
+        const known = found.get(part.key);
+        if (isNamed(part, wanted) && (!known || isFirst && !known.isFirst)) {
+          found.set(part.key, { group, isFirst });
+        }
+        isFirst = false;
+      }
+    }
+    const firsts = [...found].filter(([, { isFirst }]) => isFirst);
+    const candidates = firsts.length > 0 ? firsts : [...found];
+    const [only, ...others] = candidates;
+    if (others.length > 0) {
+      const ids = candidates.map(([key]) => idOf(key)).join(", ");
+      return { kind: "none", reason: `may be each of ${ids}` };
+    }
+    if (!only) {
+      const ids = new Set(
+        [...this.#groups.values()].flatMap(({ targets }) =>
+          [...targets].map(({ part }) => idOf(part.key))
+        ),
+      );
+      const known = ids.size === 0 ? "no targets yet" : [...ids].join(", ");
+      return { kind: "none", reason: `is not there; ${this.part.name} has ${known}` };
+    }
+    const [key, { group, isFirst }] = only;
+    return { kind: "group", group: isFirst ? group : this.#aloneIn(group, key) };
+  }
+
+  #aloneIn(group: TargetGroup, key: string): TargetGroup {
+    const known = this.#alone.get(key);
+    if (known) return known;
+    const alone = new TargetGroup(this, group.resolverFor(key), this.#random);
+    const parts = [...group.targets].map(({ part }) => [part.key, part] as const);
+    alone.update(group.resolverFor(key), this.#chainVersion, Object.fromEntries(parts));
+    this.#alone.set(key, alone);
+    return alone;
   }
 
   get clusters(): ReadonlySet<string> {

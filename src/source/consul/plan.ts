@@ -15,7 +15,7 @@ import type {
   ServiceRef,
   UpstreamDeclaration,
 } from "../../consul/mod.ts";
-import type { ChainRoute } from "../../snapshot/mod.ts";
+import type { ChainRoute, TargetNames } from "../../snapshot/mod.ts";
 import { pluginsOfRoute } from "./route_plugins.ts";
 
 /** Where the proxy itself is: decides what is far away and what a chain is compiled for. */
@@ -24,6 +24,7 @@ export type ProxyLocation = Pick<ServiceRef, "datacenter" | "partition">;
 export interface PlannedTarget {
   /** Key of the target part: unique over all upstreams, so that none shares state with another. */
   readonly key: string;
+  readonly names: TargetNames;
   readonly sni: string;
   /** As {@link TargetPart.cluster}. */
   readonly cluster: string;
@@ -117,9 +118,10 @@ export function planChain(
   const targets = new Map<string, PlannedTarget>();
   const resolvers: Record<string, PlannedResolver> = {};
   for (const [key, resolver] of resolved.resolvers) {
+    const refusal = resolver.targets.map(refuseTarget).find((reason) => reason !== undefined);
+    if (refusal && resolved.unweighted.has(key)) continue;
+    if (refusal) return { kind: "refused", reason: refusal };
     for (const target of resolver.targets) {
-      const refusal = refuseTarget(target);
-      if (refusal) return { kind: "refused", reason: refusal };
       const planned = planTarget(declaration, target, { place, chain });
       if (!targets.has(planned.key)) targets.set(planned.key, planned);
     }
@@ -156,12 +158,13 @@ function planTarget(
     readonly chain: DiscoveryChain;
   },
 ): PlannedTarget {
-  const { id, service, namespace, filter, sni, onlyPassing, connectTimeoutMs } = target;
+  const { id, service, subset, namespace, filter, sni, onlyPassing, connectTimeoutMs } = target;
   const name = target.name || sni;
   const datacenter = target.datacenter || place.datacenter;
   const partition = target.partition || "default";
   return {
     key: targetKey(declaration, id),
+    names: { id, service, subset, datacenter },
     sni,
     cluster: customization === "" ? name : `${customization}~${name}`,
     identity: { partition, namespace: namespace || "default", datacenter, service },

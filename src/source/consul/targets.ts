@@ -60,6 +60,7 @@ export function targetOf(
   const { endpoints, unhealthy } = endpointsOf(instances ?? [], options);
   return {
     key: planned.key,
+    names: planned.names,
     sni: planned.sni,
     cluster: planned.cluster,
     spiffeUris: urisOf([planned.identity], trustDomains),

@@ -301,6 +301,7 @@ const EVERYTHING: Whole<StoredState> = {
       db: {
         version: 1,
         key: "db",
+        names: { id: "db.default.default.dc1", service: "db", subset: "", datacenter: "dc1" },
         sni: "db.default.dc1.internal.td.consul",
         cluster: "db",
         spiffeUris: ["spiffe://td.consul/ns/default/dc/dc1/svc/db"],
@@ -352,7 +353,7 @@ test("the format of a stored state rises whenever the types of what is stored ch
   const [, format] = /"schema":(\d+)/.exec(formatStored(EVERYTHING)) ?? [];
   assert.equal(
     `${format} ${shape.slice(0, 16)}`,
-    "11 84db305cb25f1ccf",
+    "12 5010e814ab9df68c",
     "what is stored has changed: raise FORMAT in store.ts, and write both here",
   );
 });
@@ -362,8 +363,8 @@ const DIGEST = /"sha256":"([0-9a-f]+)"/.exec(TEXT)?.[1] ?? "";
 
 for (
   const [name, text, shown] of [
-    ["an older version", '{"schema":10,"savedAtMs":0,"snapshot":{}}', "10"],
-    ["a newer version", TEXT.replace('"schema":11', '"schema":12'), "12"],
+    ["an older version", '{"schema":11,"savedAtMs":0,"snapshot":{}}', "11"],
+    ["a newer version", TEXT.replace('"schema":12', '"schema":13'), "13"],
     ["a version without a number", '{"snapshot":"password"}', "unknown"],
     ["another program", "password", "unknown"],
     ["nobody", "", "unknown"],
@@ -372,7 +373,7 @@ for (
   test(`parseStored() refuses what ${name} wrote, whatever else is in it`, () => {
     assert.deepEqual(parseStored(text), {
       kind: "invalid",
-      reason: `another version wrote it: its format is ${shown}, and this one reads 11`,
+      reason: `another version wrote it: its format is ${shown}, and this one reads 12`,
     });
   });
 }
@@ -381,7 +382,7 @@ for (
   const [name, text] of [
     ["is cut short", TEXT.slice(0, TEXT.length / 2)],
     ["lacks its last character", TEXT.slice(0, -1)],
-    ["ends before its digest", '{"schema":11,"sha256":"0123'],
+    ["ends before its digest", '{"schema":12,"sha256":"0123'],
     ["has no digest", TEXT.replace(`"sha256":"${DIGEST}",`, "")],
     ["has another digest", TEXT.replace(DIGEST, "0".repeat(64))],
     ["has a longer digest", TEXT.replace(DIGEST, `${DIGEST}00`)],

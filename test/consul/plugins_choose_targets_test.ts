@@ -1,0 +1,4 @@
+import { CONSUL } from "../kit/mesh/consul.ts";
+import { chosenTargets } from "../stories/chosen_targets.ts";
+
+chosenTargets(CONSUL);

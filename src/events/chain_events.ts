@@ -20,7 +20,7 @@ export function chainEvents(before: Snapshot, after: Snapshot): NewEvent[] {
     const upstream = Object.values(after.upstreams).find((one) => one.chain === key);
     const name = upstream?.name ?? key;
     const subject = upstream ? upstreamLabel(upstream) : key;
-    const labels = { name, datacenter: after.datacenter };
+    const labels = { name, label: subject, datacenter: after.datacenter };
     const texts = [...routeTexts(was, chain, labels), ...resolverTexts(was, chain, labels)];
     const shown = texts.length > SHOWN
       ? [...texts.slice(0, SHOWN), `and ${texts.length - SHOWN} more changes of ${subject}`]
@@ -43,23 +43,30 @@ interface Labels {
   readonly datacenter: string;
 }
 
-function routeTexts(was: ChainPart, now: ChainPart, labels: Labels): string[] {
+/** With the upstream as texts name it: each text is shown without its subject. */
+interface ChainLabels extends Labels {
+  readonly label: string;
+}
+
+function routeTexts(was: ChainPart, now: ChainPart, labels: ChainLabels): string[] {
+  const { label } = labels;
   const texts: string[] = [];
   const old = new Map(was.routes.map((route) => [route.name, route]));
   for (const route of now.routes) {
     const before = old.get(route.name);
     old.delete(route.name);
     if (!before) {
-      texts.push(`route ${routeName(route)} added: ${splitsText(now, route, labels)}`);
+      texts.push(`route ${routeName(route, label)} added: ${splitsText(now, route, labels)}`);
       continue;
     }
     const [from, to] = [sharesOf(was, before, labels), sharesOf(now, route, labels)];
     const of = now.routes.length > 1 ? `, route ${routeName(route)}` : "";
     if (!sameContent(Object.fromEntries(from), Object.fromEntries(to))) {
-      texts.push(`splitter ${labels.name}${of}: ${shareChanges(from, to)}`);
+      texts.push(`splitter ${label}${of}: ${shareChanges(from, to)}`);
     }
     if (!sameContent(before.match, route.match)) {
-      texts.push(`route ${route.name} matches ${matchText(route)}, was ${matchText(before)}`);
+      const matches = `matches ${matchText(route)}, was ${matchText(before)}`;
+      texts.push(`route ${route.name} of ${label} ${matches}`);
     }
     const rest = ({ plugins, hash, splits, service }: ChainRoute) => ({
       plugins,
@@ -72,19 +79,21 @@ function routeTexts(was: ChainPart, now: ChainPart, labels: Labels): string[] {
     });
     if (!sameContent(rest(before), rest(route))) {
       const names = changedPlugins(before, route);
-      texts.push(`settings of route ${routeName(route)} changed${names && `: ${names}`}`);
+      texts.push(`settings of route ${routeName(route, label)} changed${names && `: ${names}`}`);
     }
   }
-  for (const route of old.values()) texts.push(`route ${routeName(route)} removed`);
+  for (const route of old.values()) texts.push(`route ${routeName(route, label)} removed`);
   const order = (chain: ChainPart) => chain.routes.map(({ name }) => name);
   if (texts.length === 0 && !sameContent(order(was), order(now))) {
-    texts.push(`order of routes: ${order(now).slice(0, SHOWN).join(", ")}`);
+    texts.push(`order of routes of ${label}: ${order(now).slice(0, SHOWN).join(", ")}`);
   }
   return texts;
 }
 
-function routeName(route: ChainRoute): string {
-  return route.match ? `${route.name} (${matchText(route)})` : route.name;
+/** `label`: of its upstream; absent: the text names that already. */
+function routeName(route: ChainRoute, label?: string): string {
+  const name = label === undefined ? route.name : `${route.name} of ${label}`;
+  return route.match ? `${name} (${matchText(route)})` : name;
 }
 
 /** Without header values, which may be tokens. */
@@ -136,12 +145,13 @@ function changedPlugins(before: ChainRoute, after: ChainRoute): string {
     .join(", ");
 }
 
-function resolverTexts(was: ChainPart, now: ChainPart, labels: Labels): string[] {
+function resolverTexts(was: ChainPart, now: ChainPart, labels: ChainLabels): string[] {
   const texts: string[] = [];
   for (const [key, resolver] of Object.entries(now.resolvers)) {
     const before = was.resolvers[key];
     if (!before || sameContent(before, resolver)) continue;
-    const of = `resolver ${targetName(key, labels)}`;
+    const target = targetName(key, labels);
+    const of = `resolver ${target === labels.label ? target : `${target} of ${labels.label}`}`;
     const names = (targets: readonly string[]) =>
       targets.map((target) => targetName(target, labels)).join(", then ");
     if (!sameContent(before.targets, resolver.targets)) {

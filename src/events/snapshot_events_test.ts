@@ -6,7 +6,7 @@ import type { Endpoint } from "../balance/mod.ts";
 import type { Intention } from "../policy/mod.ts";
 import type { PublishEffect } from "../proxy/mod.ts";
 import { inboundHttp } from "../source/parts/http_rules.ts";
-import type { Snapshot, TargetPart } from "../snapshot/mod.ts";
+import type { ChainPart, ChainRoute, Snapshot, TargetPart } from "../snapshot/mod.ts";
 import { snapshotEvents } from "./snapshot_events.ts";
 
 const CA = createAuthority();
@@ -97,6 +97,24 @@ function routed(snapshot: Snapshot): Snapshot {
   const routes = [{ ...ROUTE, name: "routes[0]", splits: [] }, ...chain.routes];
   return { ...snapshot, chains: { [CHAIN_KEY]: { ...chain, routes } } };
 }
+
+/** `BASE` with another chain of `api`. */
+function chainOf(
+  change: (chain: ChainPart, route: ChainRoute) => ChainPart,
+  version = 999,
+): Snapshot {
+  assert.ok(CHAIN && ROUTE);
+  return changed({ chains: { [CHAIN_KEY]: { ...change(CHAIN, ROUTE), version } } });
+}
+
+const named = (route: ChainRoute) => (name: string) => ({ ...route, name });
+
+function resolversOf(change: (resolver: Resolver) => Resolver): ChainPart["resolvers"] {
+  const resolvers = Object.entries(CHAIN?.resolvers ?? {});
+  return Object.fromEntries(resolvers.map(([key, one]) => [key, change(one)]));
+}
+
+type Resolver = ChainPart["resolvers"][string];
 
 const DENY_WEB = intention("web", "deny");
 const ENDED: PublishEffect = {
@@ -232,7 +250,33 @@ for (
           },
         },
       }),
-      ["info chain [api] route routes[0] (GET /v2* header x-token) added: api 100 %"],
+      ["info chain [api] route routes[0] of api (GET /v2* header x-token) added: api 100 %"],
+    ],
+    [
+      "a chain of which everything else changes",
+      chainOf((chain, route) => ({
+        ...chain,
+        routes: [{ ...route, name: "routes[1]", plugins: { retry: { numRetries: 2 } } }],
+        resolvers: resolversOf((resolver) => ({ ...resolver, targets: ["service:api#db"] })),
+      })),
+      [
+        "info chain [api] splitter api: db 0 % to 100 %, api 100 % to 0 %",
+        "info chain [api] settings of route routes[1] of api changed: retry",
+        "info chain [api] route routes[0] of api removed",
+        "info chain [api] resolver only of api: db, was api",
+      ],
+      [],
+      chainOf((chain, route) => ({
+        ...chain,
+        routes: [{ ...route, name: "routes[0]" }, { ...route, name: "routes[1]" }],
+      }), 998),
+    ],
+    [
+      "routes in another order",
+      chainOf((chain, route) => ({ ...chain, routes: ["b", "a"].map(named(route)) })),
+      ["info chain [api] order of routes of api: b, a"],
+      [],
+      chainOf((chain, route) => ({ ...chain, routes: ["a", "b"].map(named(route)) }), 998),
     ],
     [
       "a critical instance",

@@ -16,7 +16,11 @@ export interface EventShown extends Required<Omit<NewEvent, "isLogged">> {
   readonly at: string;
   /** From a process before this one. */
   readonly earlier: boolean;
+  /** The effect, or more of it, follows within a minute. */
+  readonly pending: boolean;
 }
+
+type Journal = Pick<EventsView, "events" | "earlierSeq" | "isPending">;
 
 /** A part of the events. */
 export interface EventFilter {
@@ -68,26 +72,39 @@ function readSince(text: string, nowMs: number): ((event: ProxyEvent) => boolean
 
 /** Newest first. */
 export function eventsShown(
-  { events, earlierSeq }: Pick<EventsView, "events" | "earlierSeq">,
+  journal: Journal,
   { isMeant }: EventFilter,
   limit: number,
 ): { readonly total: number; readonly events: readonly EventShown[] } {
-  const meant = events.filter(isMeant);
+  const meant = journal.events.filter(isMeant);
   const last = limit === 0 ? [] : meant.slice(-limit);
-  const shown = last.reverse().map((event) => eventShown(event, earlierSeq));
+  const shown = last.reverse().map((event) => eventShown(event, journal));
   return { total: meant.length, events: shown };
 }
 
-function eventShown(event: ProxyEvent, earlierSeq: number): EventShown {
+function eventShown(
+  event: ProxyEvent,
+  { earlierSeq, isPending }: Omit<Journal, "events">,
+): EventShown {
   const { seq, atMs, kind, subject, text, effect, severity } = event;
   const at = new Date(atMs).toISOString();
-  return { seq, at, kind, subject, text, effect, severity, earlier: seq <= earlierSeq };
+  const [earlier, pending] = [seq <= earlierSeq, isPending(seq)];
+  return { seq, at, kind, subject, text, effect, severity, earlier, pending };
+}
+
+/** The text with its effect, and whether that is all of it. */
+export function eventText(
+  { text, effect, pending }: Pick<EventShown, "text" | "effect" | "pending">,
+): string {
+  const later = pending ? " (effect follows within a minute)" : "";
+  return `${text}${effect && `: ${effect}`}${later}`;
 }
 
 /** One line each: Consul and peers choose parts of it. */
-export function eventLine({ at, kind, text, effect, severity }: EventShown): string {
+export function eventLine(event: EventShown): string {
+  const { at, kind, severity } = event;
   const level = severity === "info" ? "" : `${severity.toUpperCase()} `;
-  return `${at} ${kind} ${level}${text}${effect && `: ${effect}`}`.replace(/\s+/g, " ").trim();
+  return `${at} ${kind} ${level}${eventText(event)}`.replace(/\s+/g, " ").trim();
 }
 
 /**
@@ -115,7 +132,7 @@ export function followEvents(
       isFirst = false;
       seq += lost;
       for (const event of events.slice(seq + 1 - oldest.seq)) {
-        const data = () => shownLine(eventShown(event, journal.earlierSeq), view.secrets());
+        const data = () => shownLine(eventShown(event, journal), view.secrets());
         if (isMeant(event) && !send({ id: event.seq, data: data() })) return;
         seq = event.seq;
       }
@@ -128,7 +145,7 @@ export function followEvents(
       if (!changed) return sendNew();
       // One that was not sent yet is sent as it is now.
       if (changed.seq > seq || isFull || !isMeant(changed)) return;
-      const data = shownLine(eventShown(changed, journal.earlierSeq), view.secrets());
+      const data = shownLine(eventShown(changed, journal), view.secrets());
       // A client that reads too slowly does without it.
       sink.send({ event: "changed", data });
     });

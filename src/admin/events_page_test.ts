@@ -27,6 +27,21 @@ async function admin() {
   return { view, ask, seqs, report };
 }
 
+test("admin /events and the page say that an effect is not known yet, until it is", async () => {
+  const { view, ask } = await admin();
+  const event = { kind: "chain", subject: "db", text: "splitter db: v2 1 % to 2 %" } as const;
+  const seq = view.journal.report({ ...event, effect: "so far" }, { isPending: true });
+  const [line, mark] = ["splitter db: v2 1 % to 2 %: so far", " (effect follows within a minute)"];
+  const shown = async () => [
+    JSON.parse(await (await ask("/events?limit=1")).text()).events[0].pending,
+    (await (await ask("/events?limit=1&format=text")).text()).includes(line + mark),
+    (await (await ask("/")).text()).includes(line + mark),
+  ];
+  assert.deepEqual(await shown(), [true, true, true]);
+  view.journal.amend(seq, "");
+  assert.deepEqual(await shown(), [false, false, false]);
+});
+
 test("admin /events has the newest first, with every field, and no secret", async () => {
   const { ask } = await admin();
   const body = await (await ask("/events")).text();
@@ -41,6 +56,7 @@ test("admin /events has the newest first, with every field, and no secret", asyn
     effect: "1 usable instance, 2 before",
     severity: "warn",
     earlier: false,
+    pending: false,
   });
   assert.doesNotMatch(body, new RegExp(TOKEN));
   const lines = await (await ask("/events?format=text")).text();

@@ -1,6 +1,7 @@
 /** The admin server: the state of the proxy, for operators and probes. @module */
 export * from "./ask_admin.ts";
 export { answerStats, createAdmin } from "./admin.ts";
+export { eventText } from "./events_page.ts";
 export { EXIT_CODE_HEADER } from "./explain/verdict.ts";
 export { readAdminToken } from "./server/guard.ts";
 export {

@@ -81,6 +81,8 @@ export interface EventsView {
   readonly events: readonly ProxyEvent[];
   /** Number of the last event of an earlier process; 0: there is none. */
   readonly earlierSeq: number;
+  /** The effect of this event is still measured, and known within a minute. */
+  readonly isPending: (seq: number) => boolean;
   /** Numbers of the last day. */
   readonly day: { shown(nowMs: number): DaySumsShown };
   /** Calls back after each event, and with an amended one, until the returned function is called. */

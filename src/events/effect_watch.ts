@@ -4,6 +4,7 @@ import type { Clock, NewEvent } from "../base/mod.ts";
 import type { DataView, TrafficRowView } from "../proxy/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import { targetName } from "./chain_events.ts";
+import { deniedSince, dueTo } from "./denied_since.ts";
 import type { EventJournal } from "./journal.ts";
 
 const AFTER_MS = 60_000;
@@ -13,14 +14,20 @@ const PENDING_LIMIT = 10;
 type Views = readonly Pick<DataView, "traffic">[];
 
 interface EffectWatchOptions {
-  readonly clock: Pick<Clock, "after">;
+  readonly clock: Pick<Clock, "after" | "now">;
   readonly journal: EventJournal;
   /** The data paths that answer in time. */
   readonly views: () => Promise<Views>;
 }
 
-/** The effect of an event, from the traffic before and after; `""`: none. */
+/** The effect of an event, from the traffic before and after. */
 type Measure = (before: Views, after: Views) => string;
+
+/** An event whose effect is measured. */
+interface Measured {
+  readonly seq: number;
+  readonly measure: Measure;
+}
 
 export class EffectWatch {
   readonly #options: EffectWatchOptions;
@@ -30,50 +37,64 @@ export class EffectWatch {
     this.#options = options;
   }
 
-  /** Reports the events of `snapshot`, which came into force. */
-  report(events: readonly NewEvent[], snapshot: Snapshot): void {
-    const { journal } = this.#options;
+  /** Reports the events of `after`, which came into force in place of `before`. */
+  report(events: readonly NewEvent[], { before, after }: Change): void {
+    const { clock, journal } = this.#options;
+    const isFull = this.#pending >= PENDING_LIMIT;
+    const facts = { before, after, changedAtMs: clock.now(), taken: new Set<string>() };
     const measured = events.flatMap((event) => {
-      const seq = journal.report(event);
-      const measure = measureOf(event, snapshot);
+      const measure = before && !isFull ? measureOf(event, { ...facts, before }) : undefined;
+      const seq = journal.report(event, { isPending: measure !== undefined });
       return measure && seq > 0 ? [{ seq, measure }] : [];
     });
-    if (measured.length > 0 && this.#pending < PENDING_LIMIT) void this.#measure(measured);
+    if (measured.length > 0) void this.#measure(measured);
   }
 
   /** Never rejects. */
-  async #measure(
-    measured: readonly { readonly seq: number; readonly measure: Measure }[],
-  ): Promise<void> {
+  async #measure(measured: readonly Measured[]): Promise<void> {
     const { clock, journal, views } = this.#options;
     this.#pending++;
+    const effects = new Map<number, string>();
     try {
       const before = await views();
       const later = Promise.withResolvers<void>();
       clock.after(AFTER_MS, later.resolve);
       await later.promise;
       const after = await views();
-      for (const { seq, measure } of measured) {
-        const effect = measure(before, after);
-        if (effect !== "") journal.amend(seq, effect);
-      }
+      for (const { seq, measure } of measured) effects.set(seq, measure(before, after));
     } catch {
       // The data plane is closed: nobody reads the effect.
     }
+    for (const { seq } of measured) journal.amend(seq, effects.get(seq) ?? "");
     this.#pending--;
   }
 }
 
+interface Change {
+  /** `undefined`: there was none, and nothing is measured. */
+  readonly before: Snapshot | undefined;
+  readonly after: Snapshot;
+}
+
+interface ChangeFacts {
+  readonly before: Snapshot;
+  readonly after: Snapshot;
+  /** Wall clock. */
+  readonly changedAtMs: number;
+  /** Denials that an event before has counted. */
+  readonly taken: Set<string>;
+}
+
 function measureOf(
   { kind, subject, text, effect = "" }: NewEvent,
-  snapshot: Snapshot,
+  { before: was, after: now, changedAtMs, taken }: ChangeFacts,
 ): Measure | undefined {
-  const { datacenter } = snapshot;
+  const { datacenter } = now;
   switch (kind) {
     case "intention": {
-      const [pair = ""] = subject.split(" => ");
-      const caller = pair.slice(pair.lastIndexOf("/") + 1);
-      return (before, after) => refusedText(refusedOf(after, caller) - refusedOf(before, caller));
+      const isDue = dueTo(subject, { before: was, after: now });
+      return (before, after) =>
+        `${deniedSince([before, after], { isDue, changedAtMs, taken }) || "none"} refused${LATER}`;
     }
     case "chain": {
       if (!text.startsWith("splitter ")) return undefined;
@@ -84,7 +105,7 @@ function measureOf(
           trafficOf(before, after, isMeant),
           ({ target }) => targetName(target, labels),
         );
-        return shares && shares + errorsBefore(before, isMeant);
+        return shares === NO_REQUESTS ? shares : shares + errorsBefore(before, isMeant);
       };
     }
     case "endpoint": {
@@ -105,22 +126,8 @@ function measureOf(
   }
 }
 
-function refusedText(count: number): string {
-  return count > 0 ? `${count} refused in the minute after` : "";
-}
-
-/** Requests and connections of a caller, or of all (`*`), that intentions denied so far. The rows have both. */
-function refusedOf(views: Views, caller: string): number {
-  const isMeant = (one: { readonly direction: string; readonly caller: string }) =>
-    one.direction === "inbound" && (caller === "*" || one.caller === caller);
-  let count = 0;
-  for (const { traffic: { rows } } of views) {
-    for (const { faults = [] } of rows.filter(isMeant)) {
-      for (const fault of faults) if (fault.code === "intention_denied") count += fault.count;
-    }
-  }
-  return count;
-}
+const LATER = " in the minute after";
+const NO_REQUESTS = `no requests${LATER}`;
 
 interface Delta {
   readonly row: TrafficRowView;
@@ -174,10 +181,10 @@ function sumOf(deltas: readonly Delta[]): Pick<Delta, "requests" | "errors"> {
   };
 }
 
-/** `v1 48 %, v2 52 % of 1204 requests, 3 errors`; nothing without requests. */
+/** `v1 48 %, v2 52 % of 1204 requests, 3 errors`. */
 function sharesText(deltas: readonly Delta[], nameOf: (row: TrafficRowView) => string): string {
   const all = sumOf(deltas);
-  if (all.requests === 0) return "";
+  if (all.requests === 0) return NO_REQUESTS;
   const names = new Map<string, Delta[]>();
   for (const delta of deltas) {
     const name = nameOf(delta.row) || "no instance";
@@ -187,9 +194,7 @@ function sharesText(deltas: readonly Delta[], nameOf: (row: TrafficRowView) => s
     const share = Math.round(sumOf(of).requests / all.requests * 100);
     return share > 0 ? [`${name} ${share} %`] : [];
   });
-  return `${shares.sort().join(", ")} of ${all.requests} requests, ${
-    errorsOf(all.errors)
-  } in the minute after`;
+  return `${shares.sort().join(", ")} of ${all.requests} requests, ${errorsOf(all.errors)}${LATER}`;
 }
 
 /** From the recent numbers, which are of one to two minutes; `""`: there were none, or for less than a minute. */
@@ -210,13 +215,13 @@ function errorsBefore(views: Views, isMeant: (row: TrafficRowView) => boolean): 
 
 function failedText(deltas: readonly Delta[]): string {
   const { requests, errors } = sumOf(deltas);
-  return requests === 0 ? "" : `${errors} requests failed in the minute after`;
+  return requests === 0 ? NO_REQUESTS : `${errors} requests failed${LATER}`;
 }
 
 function inUseText(deltas: readonly Delta[]): string {
   const { requests, errors } = sumOf(deltas);
-  if (requests === 0) return "";
-  return `${requests} requests to the instances in use, ${errorsOf(errors)} in the minute after`;
+  if (requests === 0) return NO_REQUESTS;
+  return `${requests} requests to the instances in use, ${errorsOf(errors)}${LATER}`;
 }
 
 function errorsOf(count: number): string {

@@ -3,12 +3,16 @@ import { test } from "node:test";
 import { FakeClock, settle } from "../../test/kit/clock/clock.ts";
 import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { snapshotOf } from "../../test/kit/engine/snapshots.ts";
+import type { Snapshot } from "../snapshot/mod.ts";
 import { type NewEvent, noTraffic, silentLog } from "../base/mod.ts";
+import type { Intention } from "../policy/mod.ts";
 import { NO_TRAFFIC, type RefusalView, type TrafficRowView } from "../proxy/mod.ts";
 import { EffectWatch } from "./effect_watch.ts";
 import { EventJournal } from "./journal.ts";
+import { snapshotEvents } from "./snapshot_events.ts";
 
 const SNAPSHOT = snapshotOf({ ca: createAuthority(), service: "db" });
+const NOW_MS = new FakeClock().now();
 const TARGET = (subset = "") => `service:api#${subset && `${subset}.`}api.default.default.dc1`;
 
 interface Path {
@@ -38,7 +42,7 @@ function row(given: Partial<TrafficRowView>): TrafficRowView {
 
 function refusal(given: Partial<RefusalView>): RefusalView {
   return {
-    at: 0,
+    at: NOW_MS,
     direction: "inbound",
     caller: "web",
     listener: "inbound",
@@ -57,58 +61,160 @@ const viewsOf = (paths: readonly Path[]) =>
     traffic: { ...NO_TRAFFIC, recentMs, rows: rows.map(row), refusals: refusals.map(refusal) },
   }));
 
-async function effectOf(event: NewEvent, before: readonly Path[], after: readonly Path[]) {
+const CHANGED = { before: SNAPSHOT, after: SNAPSHOT };
+
+async function effectsOf(
+  events: readonly NewEvent[],
+  [before, after]: readonly [readonly Path[], readonly Path[]],
+  change: { readonly before: Snapshot; readonly after: Snapshot } = CHANGED,
+) {
   const clock = new FakeClock();
   const journal = new EventJournal({ clock, log: silentLog });
   const answers = [viewsOf(before), viewsOf(after)];
   const views = () => Promise.resolve(answers.shift() ?? []);
-  new EffectWatch({ clock, journal, views }).report([event], SNAPSHOT);
+  new EffectWatch({ clock, journal, views }).report(events, change);
+  const pendingAt = () => journal.events.map(({ seq }) => journal.isPending(seq));
+  const pending = pendingAt();
   await settle();
   await clock.advance(60_000);
   await settle();
-  return { effect: journal.events[0]?.effect, asked: 2 - answers.length, pending: clock.pending };
+  assert.deepEqual([clock.pending, pendingAt()], [0, events.map(() => false)]);
+  const effects = journal.events.map(({ effect }) => effect);
+  return { effects, asked: 2 - answers.length, pending };
 }
 
-const DENIED = (count: number) => [{ status: 403, code: "intention_denied", count }];
-const INBOUND = { direction: "inbound", upstream: "", target: "", endpoint: "" } as const;
-const DENY: NewEvent = {
-  kind: "intention",
-  subject: "web => db",
-  text: "web => db changed from allow to deny",
-  effect: "3 open connections ended",
-};
+function intention(
+  from: string,
+  action: Intention["action"],
+  { to = "db", precedence = 9 } = {},
+): Intention {
+  return {
+    rule: `default/${from} => default/${to} (precedence ${precedence}, ${action})`,
+    source: { name: from, namespace: "default", partition: "default", peer: "" },
+    action,
+    precedence,
+    ...action === "permissions" && { permissions: [] },
+  };
+}
+
+/** The change from some intentions to others, with its events. */
+function changeOf(old: readonly Intention[], next: readonly Intention[]) {
+  const policy = (intentions: readonly Intention[], version: number) => ({
+    ...SNAPSHOT,
+    policy: { version, intentions, defaultAction: "deny" as const },
+  });
+  const change = { before: policy(old, 1), after: policy(next, 2) };
+  return { change, events: snapshotEvents(change.before, change.after) };
+}
+
+const ALL = { precedence: 8 };
+const ruleOf = (from: string, what: string, precedence = 9) =>
+  `default/${from} => default/db (precedence ${precedence}, ${what})`;
+
+for (
+  const [name, old, next, before, after, want] of [
+    [
+      "a denial: those by its rule, of all workers",
+      [intention("web", "allow")],
+      [intention("web", "deny")],
+      [{ refusals: [{ path: "/a", rule: ruleOf("web", "deny"), count: 4 }] }, {}],
+      [
+        {
+          refusals: [
+            { path: "/a", rule: ruleOf("web", "deny"), count: 20 },
+            { caller: "other", rule: ruleOf("other", "deny"), count: 99 },
+            { code: "overloaded", count: 7 },
+            { direction: "outbound", rule: ruleOf("web", "deny"), count: 6 },
+          ],
+        },
+        { refusals: [{ path: "/a", rule: ruleOf("web", "deny"), count: 10 }] },
+      ],
+      ["26 refused in the minute after"],
+    ],
+    [
+      "permissions: not what one of the same denied before",
+      [intention("web", "permissions")],
+      [{ ...intention("web", "permissions"), tokens: [] }],
+      [{
+        refusals: [{ path: "/admin", rule: ruleOf("web", "permission 1: deny /admin"), count: 50 }],
+      }],
+      [{
+        refusals: [
+          { path: "/admin", rule: ruleOf("web", "permission 2: deny /admin"), count: 450 },
+          { path: "/orders", rule: ruleOf("web", "permission 1: deny /orders*"), count: 3 },
+          { path: "/x", rule: ruleOf("web", "no permission: default deny"), count: 2 },
+        ],
+      }],
+      ["5 refused in the minute after"],
+    ],
+    [
+      "permissions: what was denied long before, and is again",
+      [intention("web", "permissions")],
+      [{ ...intention("web", "permissions"), tokens: [] }],
+      [{
+        refusals: [{
+          path: "/a",
+          rule: ruleOf("web", "permission 1: deny /a"),
+          at: NOW_MS - 61_000,
+        }],
+      }],
+      [{ refusals: [{ path: "/a", rule: ruleOf("web", "permission 1: deny /a"), count: 8 }] }],
+      ["7 refused in the minute after"],
+    ],
+    [
+      "a removed allowance: what the rules below it deny, and not those above",
+      [intention("web", "deny"), intention("*", "allow", ALL)],
+      [intention("web", "deny")],
+      [{ refusals: [{ rule: ruleOf("web", "deny"), count: 10 }] }],
+      [{
+        refusals: [
+          { rule: ruleOf("web", "deny"), count: 70 },
+          { caller: "api", rule: "default deny", count: 5 },
+        ],
+      }],
+      ["5 refused in the minute after"],
+    ],
+    [
+      "two intentions at once: each denial once",
+      [intention("web", "allow")],
+      [intention("*", "deny", ALL)],
+      [{}],
+      [{
+        refusals: [
+          { rule: ruleOf("*", "deny", 8), count: 3 },
+          { caller: "api", rule: ruleOf("*", "deny", 8), count: 2 },
+        ],
+      }],
+      ["5 refused in the minute after", "none refused in the minute after"],
+    ],
+    [
+      "a list that had no room for a denial meanwhile",
+      [intention("web", "allow")],
+      [intention("web", "deny")],
+      [{ refusals: [{ rule: ruleOf("web", "deny"), count: 40 }] }],
+      [{ refusals: [{ rule: ruleOf("web", "deny"), count: 2 }] }],
+      ["2 refused in the minute after"],
+    ],
+  ] as const satisfies readonly (readonly [
+    string,
+    readonly Intention[],
+    readonly Intention[],
+    readonly Path[],
+    readonly Path[],
+    readonly string[],
+  ])[]
+) {
+  test(`EffectWatch counts the denials of ${name}`, async () => {
+    const { change, events } = changeOf(old, next);
+    const { effects } = await effectsOf(events, [before, after], change);
+    assert.deepEqual(effects, want);
+  });
+}
 const SPLIT: NewEvent = { kind: "chain", subject: "api", text: "splitter api: v2 10 % to 50 %" };
 const CRITICAL: NewEvent = { kind: "endpoint", subject: "api", text: "api-2 critical (x)" };
 
 for (
   const [name, event, before, after, want] of [
-    [
-      "a denial: requests and connections of the caller, of all workers",
-      DENY,
-      [{ rows: [{ ...INBOUND, caller: "web", faults: DENIED(4) }] }, {}],
-      [
-        {
-          rows: [
-            { ...INBOUND, caller: "web", faults: DENIED(20) },
-            { ...INBOUND, caller: "other", faults: DENIED(99) },
-          ],
-        },
-        {
-          rows: [{ ...INBOUND, caller: "web", faults: DENIED(10) }],
-          // They are in the rows as well.
-          refusals: [{ count: 20 }, { path: "/a", count: 9 }, { code: "overloaded", count: 7 }],
-        },
-      ],
-      "3 open connections ended, 26 refused in the minute after",
-    ],
-    ["a denial without requests", DENY, [{}], [{}], "3 open connections ended"],
-    [
-      "a denial of all",
-      { ...DENY, subject: "* => db", effect: "" },
-      [{}],
-      [{ rows: ["a", "b"].map((caller) => ({ ...INBOUND, caller, faults: DENIED(1) })) }],
-      "2 refused in the minute after",
-    ],
     [
       "a split: the shares",
       SPLIT,
@@ -140,7 +246,7 @@ for (
       [{ rows: [{ target: TARGET("v1"), requests: 948, errors: 50 }] }],
       "v1 100 % of 48 requests, 20 errors in the minute after, about 20 in the minute before",
     ],
-    ["a split without requests", SPLIT, [{}], [{}], ""],
+    ["a split without requests", SPLIT, [{}], [{}], "no requests in the minute after"],
     [
       "an outage: requests that found no instance failed, retried ones once",
       { ...CRITICAL, effect: "no usable instance: all 2 instances fail their checks" },
@@ -173,14 +279,15 @@ for (
   ])[]
 ) {
   test(`EffectWatch adds the effect of ${name}`, async () => {
-    const { effect, pending } = await effectOf(event, before, after);
-    assert.deepEqual([effect, pending], [want, 0]);
+    const { effects, pending } = await effectsOf([event], [before, after]);
+    assert.deepEqual([effects, pending], [[want], [true]]);
   });
 }
 
 test("EffectWatch asks no data path for events whose effect is known", async () => {
-  const { asked } = await effectOf({ kind: "listener", subject: "db", text: "moved" }, [{}], [{}]);
-  assert.equal(asked, 0);
+  const moved: NewEvent = { kind: "listener", subject: "db", text: "moved" };
+  const { asked, pending } = await effectsOf([moved], [[{}], [{}]]);
+  assert.deepEqual([asked, pending], [0, [false]]);
 });
 
 test("EffectWatch measures a bounded number of snapshots at a time", async () => {
@@ -189,9 +296,19 @@ test("EffectWatch measures a bounded number of snapshots at a time", async () =>
   let asked = 0;
   const views = () => Promise.resolve(++asked > 0 ? [] : []);
   const watch = new EffectWatch({ clock, journal, views });
-  for (let at = 0; at < 100; at++) watch.report([DENY], SNAPSHOT);
+  for (let at = 0; at < 100; at++) watch.report([SPLIT], CHANGED);
   assert.equal(asked, 10);
+  assert.equal(journal.events.filter(({ seq }) => journal.isPending(seq)).length, 10);
   await settle();
   await clock.advance(60_000);
   assert.equal(asked, 20);
+});
+
+test("EffectWatch lets an effect go that cannot be measured", async () => {
+  const clock = new FakeClock();
+  const journal = new EventJournal({ clock, log: silentLog });
+  const views = () => Promise.reject(new Error("closed"));
+  new EffectWatch({ clock, journal, views }).report([SPLIT], CHANGED);
+  await settle();
+  assert.deepEqual([journal.events[0]?.effect, journal.isPending(1)], ["", false]);
 });

@@ -54,6 +54,8 @@ export class EventJournal {
   readonly day = new DaySums();
   readonly #followers = new Set<OnEvent>();
   readonly #allowances = new Map<EventKind, Allowance>();
+  /** Numbers of events whose effect is still measured. */
+  readonly #pending = new Set<number>();
   #lastSeq = 0;
   #earlierSeq = 0;
 
@@ -74,12 +76,12 @@ export class EventJournal {
     this.day.restore(day, this.#clock.now());
   }
 
-  /** Returns the number of the event; 0: it is only counted. */
-  readonly report = (event: NewEvent): number => {
+  /** Returns the number of the event; 0: it is only counted. `isPending`: {@link amend} follows. */
+  readonly report = (event: NewEvent, { isPending = false } = {}): number => {
     const allowance = this.#allowanceOf(event.kind);
     if (allowance.left >= 1) {
       allowance.left--;
-      return this.#add(event);
+      return this.#add(event, isPending);
     }
     allowance.skipped++;
     if (RANK[event.severity ?? "info"] > RANK[allowance.severity]) {
@@ -89,8 +91,12 @@ export class EventJournal {
     return 0;
   };
 
-  /** Adds an effect that is known later; nothing where the event is gone. */
+  /** The effect of the event with this number is not known yet. */
+  readonly isPending = (seq: number): boolean => this.#pending.has(seq);
+
+  /** Adds an effect that is known later; `""`: it stays unknown. Nothing where the event is gone. */
   amend(seq: number, effect: string): void {
+    this.#pending.delete(seq);
     const at = seq - (this.#events[0]?.seq ?? 0);
     const event = this.#events[at];
     if (!event) return;
@@ -119,7 +125,8 @@ export class EventJournal {
     return () => void this.#followers.delete(onEvent);
   }
 
-  #add({ kind, subject, text, effect = "", severity = "info", isLogged }: NewEvent): number {
+  #add(reported: NewEvent, isPending = false): number {
+    const { kind, subject, text, effect = "", severity = "info", isLogged } = reported;
     if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
     const event: ProxyEvent = {
       seq: ++this.#lastSeq,
@@ -131,6 +138,7 @@ export class EventJournal {
       severity,
     };
     this.#events.push(event);
+    if (isPending) this.#pending.add(event.seq);
     this.day.add(event, event.atMs);
     if (!isLogged) {
       const fields = { subject: event.subject, change: event.text };

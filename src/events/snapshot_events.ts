@@ -116,12 +116,12 @@ function byPair(
 }
 
 /** The text of the rule at the start: permissions add theirs at its end. */
-function begins(rule: string, { rule: named }: Intention): boolean {
+export function begins(rule: string, { rule: named }: Intention): boolean {
   return rule === named || rule.startsWith(named.replace(/(?:permissions)?\)$/, ""));
 }
 
 /** `web => db`: without what is default. */
-function pairOf({ rule, source }: Intention, service: string): string {
+export function pairOf({ rule, source }: Intention, service: string): string {
   const [, from = "", to = ""] = /^(.+) => (.+?)(?: \(.*\))?$/s.exec(rule) ?? [];
   const short = (name: string) => name.replace(/^default\//, "");
   return `${short(from) || source.name} => ${short(to) || service}`;

@@ -76,7 +76,7 @@ async function refresh() {
 
 const ROWS = 25;
 
-function eventRow({ seq, at, kind, text, effect, severity }) {
+function eventRow({ seq, at, kind, text, effect, severity, pending }) {
   const row = document.createElement("tr");
   row.dataset.key = seq;
   const head = row.appendChild(document.createElement("th"));
@@ -90,7 +90,8 @@ function eventRow({ seq, at, kind, text, effect, severity }) {
   const mark = cell.appendChild(document.createElement("span"));
   mark.className = `mark ${severity === "info" ? "idle" : "bad"}`;
   mark.textContent = kind;
-  cell.append(` ${text}${effect && `: ${effect}`}`);
+  const later = pending ? " (effect follows within a minute)" : "";
+  cell.append(` ${text}${effect && `: ${effect}`}${later}`);
   return row;
 }
 

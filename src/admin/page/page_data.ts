@@ -3,6 +3,7 @@
 import type { ConnectionView, PluginView, RefusalView, SlowRequestView } from "../../proxy/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";
 import { stateOf } from "../envoy/server_state.ts";
+import { eventText } from "../events_page.ts";
 import type { MergedView } from "../merge.ts";
 import { type CertificateShown, certificatesInUse } from "../secrets/certs.ts";
 import { dateText } from "../secrets/certificate_facts.ts";
@@ -126,7 +127,7 @@ export async function pageData(
     refusing: merged.refusing,
   });
   const { statuses } = view.secretsReport();
-  const { events } = view.events();
+  const { events, isPending } = view.events();
   return {
     atMs: view.clock.now(),
     service: snapshot?.service ?? "",
@@ -154,7 +155,7 @@ export async function pageData(
       seq: event.seq,
       at: dateText(event.atMs),
       kind: event.kind,
-      text: event.text + (event.effect && `: ${event.effect}`),
+      text: eventText({ ...event, pending: isPending(event.seq) }),
       isTrouble: event.severity !== "info",
     })),
   };

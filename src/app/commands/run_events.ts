@@ -2,7 +2,7 @@
 
 import process from "node:process";
 import * as v from "valibot";
-import { type AskAdmin, askAdmin, followAdmin } from "../../admin/mod.ts";
+import { type AskAdmin, askAdmin, eventText, followAdmin } from "../../admin/mod.ts";
 import { escapeUnseen, messageOf, parseDurationMs, printable } from "../../base/mod.ts";
 import { parseJson } from "../../wire/mod.ts";
 import {
@@ -39,6 +39,8 @@ const Event = v.object({
   text: Text,
   effect: Text,
   severity: Text,
+  /** An earlier version does not tell it. */
+  pending: v.optional(v.boolean(), false),
 });
 type Event = v.InferOutput<typeof Event>;
 
@@ -214,10 +216,10 @@ function jsonOf(event: object, name: string): string {
 
 const TONES: Readonly<Record<string, Tone>> = { warn: "warn", error: "bad", info: "dim" };
 
-function lineOf({ at, kind, text, effect, severity }: Event, name: string, layout: Layout): string {
-  const { screen, width } = layout;
+function lineOf(event: Event, name: string, { screen, width }: Layout): string {
+  const { at, kind, severity } = event;
   const level = severity || "info";
-  const what = `${text}${effect && `: ${effect}`}`.replace(/\s*\n\s*/g, " ");
+  const what = eventText(event).replace(/\s*\n\s*/g, " ");
   return [
     at.replace(/\.\d+Z$/, "Z"),
     ...width > 0 ? [name.padEnd(width)] : [],

@@ -255,8 +255,8 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       const events = inForce
         ? snapshotEvents(inForce, snapshot, ended)
         : [firstSnapshotEvent(snapshot)];
+      effects.report(events, { before: inForce, after: snapshot });
       inForce = snapshot;
-      effects.report(events, snapshot);
     },
     onFirstReady() {
       trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });

@@ -60,7 +60,7 @@ export async function tablesOf(host: Host): Promise<Tables> {
     help: "Buckets dropped to make room for another key before they were full again",
   });
   const table = async (by: By) =>
-    new BucketTable(await host.sharedCells(by, cellsFor(SLOTS[by])), {
+    new BucketTable(await host.sharedCells(by, cellsFor(SLOTS[by]), { survivesUpgrade: true }), {
       random: () => host.random(),
       forgot: () => forgotten.add(1),
     });

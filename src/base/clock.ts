@@ -23,6 +23,12 @@ export const systemClock: Clock = {
   },
 };
 
+/** The system's clock, whose monotonic time is `nowMs` at this moment: threads and processes can share one. */
+export function clockFrom(nowMs: number): Clock {
+  const aheadMs = nowMs - systemClock.monotonic();
+  return { ...systemClock, monotonic: () => systemClock.monotonic() + aheadMs };
+}
+
 /** Reads `clock` once per microtask: saves system calls (5 % of a gRPC request's time). */
 export function turnClock(clock: Clock): Clock {
   let wallMs = 0;

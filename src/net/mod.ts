@@ -13,6 +13,7 @@ export {
   duplicate,
   listeningAddress,
 } from "./linux/descriptors.ts";
+export { uptimeMs } from "./linux/c_library.ts";
 export * from "./linux/handover_link.ts";
 export * from "./linux/server_socket.ts";
 export * from "./linux/standard_stream.ts";

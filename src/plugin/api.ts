@@ -280,8 +280,16 @@ export interface Host {
   map<V>(options: { readonly limit: number; readonly ttlMs: number }): BoundedMap<V>;
   /** State that survives a reload: made once for each key of this plugin, dropped with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
-  /** Memory that all workers share, for `Atomics`, with zeros at first. The length of a key is fixed. */
-  sharedCells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>>;
+  /**
+   * Memory that all workers share, for `Atomics`, with zeros at first. The length of a key is fixed.
+   * `survivesUpgrade`: the next process of an upgrade begins with a copy, which is brought up to date just
+   * before it accepts connections. Change the key when the meaning of the cells changes.
+   */
+  sharedCells(
+    key: string,
+    length: number,
+    options?: { readonly survivesUpgrade?: boolean },
+  ): Promise<Int32Array<SharedArrayBuffer>>;
   /**
    * Only in `create`: a service to call, by the name of an upstream (past its plugins), `127.0.0.1:9191` or
    * `unix:///x`. Throws for any other target.
@@ -310,7 +318,7 @@ export type Terms = {
 export type RefusedAs = "denied" | "unauthenticated" | "rate_limited" | "overloaded" | "timed_out";
 export type Refusal = HttpResponse & { readonly failure: Failure };
 export interface Clock {
-  /** Monotonic milliseconds, the same for all workers. */
+  /** Monotonic milliseconds, the same for all workers and for the next process of an upgrade. */
   now(): number;
   /** Milliseconds since 1970. */
   wall(): number;

@@ -154,8 +154,12 @@ export class PluginHost implements Host {
     return this.#lender.shared.use(whole, make, isNew);
   }
 
-  sharedCells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>> {
-    return this.#lender.shared.cells(`${this.#plugin}/${key}`, length);
+  sharedCells(
+    key: string,
+    length: number,
+    options?: { readonly survivesUpgrade?: boolean },
+  ): Promise<Int32Array<SharedArrayBuffer>> {
+    return this.#lender.shared.cells(`${this.#plugin}/${key}`, length, options);
   }
 
   callee(target: string, { http2 = false }: { readonly http2?: boolean } = {}): Call {

@@ -54,7 +54,13 @@ export { HeaderList } from "./header_list.ts";
 export { EndedExchange, RECORD, type RecordedExchange } from "./header_value.ts";
 export type { HostDeps } from "./host.ts";
 export type { RoutePlugins } from "./instances.ts";
-export { type OpenSharedCells, SharedCells, SharedState } from "./shared_state.ts";
+export {
+  type CellContents,
+  type OpenSharedCells,
+  SHARED_CELLS_LIMITS,
+  SharedCells,
+  SharedState,
+} from "./shared_state.ts";
 export {
   failed,
   PluginRequest,

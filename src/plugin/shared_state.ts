@@ -6,20 +6,54 @@
  * @module
  */
 
-import { ProxyError } from "../base/mod.ts";
+import { type Log, ProxyError } from "../base/mod.ts";
+
+export interface CellsOptions {
+  /** The next process of this proxy goes on with the contents. */
+  readonly survivesUpgrade?: boolean;
+}
 
 /** Returns the same memory for the same key, to every worker. */
-export type OpenSharedCells = (key: string, length: number) => Promise<SharedArrayBuffer>;
+export type OpenSharedCells = (
+  key: string,
+  length: number,
+  options?: CellsOptions,
+) => Promise<SharedArrayBuffer>;
+
+/** What the cells of a key contain. */
+export interface CellContents {
+  readonly key: string;
+  readonly bytes: Uint8Array;
+}
 
 const MAX_CELLS = 1 << 20;
 /** Each key counts as at least so many cells, which bounds the number of keys. */
 const LEAST_CELLS = 1 << 10;
 
+export const SHARED_CELLS_LIMITS = { keys: MAX_CELLS / LEAST_CELLS, bytes: 4 * MAX_CELLS } as const;
+
 export class SharedCells {
   readonly #lent = new Map<string, SharedArrayBuffer>();
+  readonly #surviving = new Set<string>();
+  /** Contents of the process before, until {@link goOn}. */
+  #before: ReadonlyMap<string, Uint8Array>;
   #cells = 0;
+  readonly #log: Log | undefined;
 
-  lend(key: string, length: number): SharedArrayBuffer {
+  /** `before`: contents of the process before. */
+  constructor({ before = [], log }: {
+    readonly before?: readonly CellContents[] | undefined;
+    readonly log?: Log;
+  } = {}) {
+    this.#before = byKey(before);
+    this.#log = log;
+  }
+
+  lend(
+    key: string,
+    length: number,
+    { survivesUpgrade = false }: CellsOptions = {},
+  ): SharedArrayBuffer {
     const lent = this.#lent.get(key);
     const isNumber = Number.isInteger(length) && length > 0;
     if (lent && isNumber && lent.byteLength === 4 * length) return lent;
@@ -33,8 +67,37 @@ export class SharedCells {
     const memory = new SharedArrayBuffer(4 * length);
     this.#lent.set(key, memory);
     this.#cells += counted;
+    if (!survivesUpgrade) return memory;
+    this.#surviving.add(key);
+    const before = this.#before.get(key);
+    if (before?.length === memory.byteLength) new Uint8Array(memory).set(before);
+    else if (before) {
+      const sizes = { cells: length, before: before.length / 4 };
+      this.#log?.warn("shared state of a plugin begins anew: its size differs", { key, ...sizes });
+    }
     return memory;
   }
+
+  /** Copies for the next process. */
+  get surviving(): readonly CellContents[] {
+    return [...this.#surviving].map((key) => {
+      const memory = this.#lent.get(key) ?? new ArrayBuffer(0);
+      return { key, bytes: new Uint8Array(memory).slice() };
+    });
+  }
+
+  /** The last contents of the process before. What no plugin has asked for until now is dropped. */
+  goOn(before: readonly CellContents[]): void {
+    this.#before = new Map();
+    for (const { key, bytes } of before) {
+      const memory = this.#surviving.has(key) ? this.#lent.get(key) : undefined;
+      if (memory?.byteLength === bytes.length) new Uint8Array(memory).set(bytes);
+    }
+  }
+}
+
+function byKey(contents: readonly CellContents[]): ReadonlyMap<string, Uint8Array> {
+  return new Map(contents.map(({ key, bytes }) => [key, bytes]));
 }
 
 export interface WorkerIdentity {
@@ -53,7 +116,7 @@ export class SharedState {
   constructor({ worker, workers, lendCells }: WorkerIdentity = { worker: 0, workers: 1 }) {
     this.worker = { index: worker, count: workers };
     const own = new SharedCells();
-    this.#lendCells = lendCells ?? (async (key, length) => await own.lend(key, length));
+    this.#lendCells = lendCells ?? (async (...asked) => await own.lend(...asked));
   }
 
   /** `isNewUser`: the caller calls {@link leave} once more. */
@@ -71,10 +134,14 @@ export class SharedState {
   }
 
   /** The same array each time. Rejects if the limit is reached, or the key has another length. */
-  async cells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>> {
+  async cells(
+    key: string,
+    length: number,
+    options?: CellsOptions,
+  ): Promise<Int32Array<SharedArrayBuffer>> {
     const known = this.#cells.get(key);
     if (known?.length === length) return known;
-    const cells = new Int32Array(await this.#lendCells(key, length));
+    const cells = new Int32Array(await this.#lendCells(key, length, options));
     // Two calls may have run at once.
     const first = this.#cells.get(key) ?? cells;
     this.#cells.set(key, first);

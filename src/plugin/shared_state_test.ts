@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SharedCells, SharedState } from "./shared_state.ts";
+import { silentLog } from "../base/mod.ts";
+import { type OpenSharedCells, SharedCells, SharedState } from "./shared_state.ts";
 
 test("SharedCells.lend() lends the same cells for the same key", () => {
   const cells = new SharedCells();
@@ -24,12 +25,56 @@ test("SharedCells.lend() has a limit, and refuses another length for a known key
   assert.equal(cells.lend("0", 1).byteLength, 4);
 });
 
+const bytes = (...cells: number[]) => new Uint8Array(new Int32Array(cells).buffer);
+const cellsIn = (memory: SharedArrayBuffer) => [...new Int32Array(memory)];
+
+for (
+  const [name, length, survivesUpgrade, want, warnings] of [
+    ["goes on with the contents of the process before", 2, true, [7, 8], []],
+    ["begins with zeros where the plugin does not ask for them", 2, false, [0, 0], []],
+    ["begins with zeros where the size differs, and says so", 3, true, [0, 0, 0], [
+      { key: "a", cells: 3, before: 2 },
+    ]],
+  ] as const
+) {
+  test(`SharedCells.lend() ${name}`, () => {
+    const warned: unknown[] = [];
+    const cells = new SharedCells({
+      before: [{ key: "a", bytes: bytes(7, 8) }],
+      log: { ...silentLog, warn: (_, fields) => void warned.push(fields) },
+    });
+    const memory = cells.lend("a", length, { survivesUpgrade });
+    assert.deepEqual([cellsIn(memory), warned], [want, warnings]);
+    cells.goOn([{ key: "a", bytes: bytes(9, 9) }]);
+    assert.deepEqual(cellsIn(memory), survivesUpgrade && length === 2 ? [9, 9] : want);
+  });
+}
+
+test("SharedCells.surviving has copies of what shall survive", () => {
+  const cells = new SharedCells();
+  cells.lend("a", 2);
+  const memory = new Int32Array(cells.lend("b", 2, { survivesUpgrade: true }));
+  memory[1] = 5;
+  const copies = cells.surviving;
+  memory[1] = 6;
+  assert.deepEqual(copies, [{ key: "b", bytes: bytes(0, 5) }]);
+});
+
+test("SharedCells.goOn() drops what nobody has asked for", () => {
+  const before = [{ key: "a", bytes: bytes(7) }];
+  const cells = new SharedCells({ before });
+  cells.goOn(before);
+  assert.deepEqual(cellsIn(cells.lend("a", 1, { survivesUpgrade: true })), [0]);
+});
+
 test("SharedState.cells() of two workers are the same memory", async () => {
   const lent = new SharedCells();
-  const lendCells = (key: string, length: number) => Promise.resolve(lent.lend(key, length));
+  const lendCells: OpenSharedCells = (...asked) => Promise.resolve(lent.lend(...asked));
   const [one, other] = [0, 1].map((worker) => new SharedState({ worker, workers: 2, lendCells }));
   const cells = await one?.cells("a", 2);
   assert.ok(cells);
+  await other?.cells("c", 1, { survivesUpgrade: true });
+  assert.deepEqual(lent.surviving.map(({ key }) => key), ["c"]);
   Atomics.add(cells, 1, 3);
   assert.equal(await one?.cells("a", 2), cells);
   const [first, second] = await Promise.all([one?.cells("b", 2), one?.cells("b", 2)]);

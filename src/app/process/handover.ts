@@ -3,8 +3,8 @@
  * loads, and says that it is ready; only then the old one stops accepting. A new process that ends before
  * leaves the old one serving.
  *
- * 1. New: `take`. Old: `sockets`, in as many messages as they need, then `offered`.
- * 2. New: `ready`. Old: `state`, which an earlier version does not send or read, then `go`.
+ * 1. New: `take`. Old: `sockets`, in as many messages as they need, `state`, then `offered`.
+ * 2. New: `ready`. Old: `state` as it is now, then `go`. Some earlier versions do not send or read `state`.
  * 3. New accepts connections: `serving`. Old stops accepting: `over`.
  *
  * @module
@@ -44,6 +44,8 @@ export interface OfferedSocket extends ListeningSocket {
 export interface Inheritance {
   readonly pid: number;
   readonly sockets: readonly OfferedSocket[];
+  /** As it was at the beginning; `undefined`: none that can be used. */
+  readonly state: HandedState | undefined;
   /**
    * This process is ready; resolves when it shall accept, at the latest when the process before is gone.
    * Rejects when that one does not hand over. `undefined`: it told no state that can be used.
@@ -58,7 +60,7 @@ export interface Inheritance {
 export interface OfferOptions {
   /** Copies of the sockets, which are closed here. */
   sockets(): Promise<readonly OfferedSocket[]>;
-  /** For the new process, just before it accepts. Never rejects. */
+  /** For the new process: when it starts, and just before it accepts. Never rejects. */
   state(): Promise<HandedState | undefined>;
   /** The new process accepts connections: this one stops. */
   onTaken(pid: number): void;
@@ -226,7 +228,7 @@ class Offering {
       void this.#offer();
     } else if (kind === "ready" && this.#state === "offered") {
       this.#state = "told";
-      void this.#tellState();
+      void this.#tellState("go");
     } else if (kind === "serving" && this.#state === "told") {
       this.#state = "over";
       this.#late.cancel();
@@ -248,14 +250,14 @@ class Offering {
       }
     }
     for (const { fd } of sockets) closeDescriptor(fd);
-    if (this.isOpen) this.#link.send({ kind: "offered" });
+    await this.#tellState("offered");
   }
 
-  async #tellState(): Promise<void> {
+  async #tellState(andThen: "offered" | "go"): Promise<void> {
     const state = await this.#options.state();
     if (!this.isOpen) return;
     if (state) this.#link.send({ kind: "state", state });
-    this.#link.send({ kind: "go" });
+    this.#link.send({ kind: andThen });
   }
 
   #refuse(reason: string): void {
@@ -310,6 +312,7 @@ class Taking {
     return {
       pid: this.#link.peer.pid,
       sockets: this.#sockets,
+      state: this.#state,
       ready: async () => {
         this.#link.send({ kind: "ready" });
         await this.#until("go");

@@ -9,9 +9,9 @@ import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { type ActivatedSocket, copiesOf, nameUnused } from "./activation.ts";
 import { type BindRetry, createBindRetry, startHeartbeat } from "./plane_checks.ts";
 import type { Handover, Inheritance, OfferedSocket } from "./handover.ts";
-import { stateToHand } from "./handed_state.ts";
+import { resumedState, stateToHand } from "./handed_state.ts";
 import type { Notifier } from "./notify.ts";
-import type { DataPlane } from "../workers/plane.ts";
+import type { DataPlane, PlaneOptions } from "../workers/plane.ts";
 import { Readiness } from "./readiness.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { ProxyControl } from "./control.ts";
@@ -51,7 +51,7 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
   createPlane(
     control: ProxyControl,
     fetchCertificate: FetchCertificate,
-    sockets: PlaneSockets,
+    before: PlaneSockets & Pick<PlaneOptions, "cells">,
   ): DataPlane;
   /** Describes another proxy on this machine with the same id in Consul. Never rejects. */
   findRival(proxyId: string): Promise<string | undefined>;
@@ -238,7 +238,11 @@ export class ProxyProcess {
       // The workers need the snapshot with the certificate before the answer.
       await this.#applying;
       return available;
-    }, { inherited: before("listener"), kept: this.#kept });
+    }, {
+      inherited: before("listener"),
+      kept: this.#kept,
+      cells: inherited?.state && resumedState(inherited.state, this.#options).cells,
+    });
     this.#parts = { ...control, plane };
     if (this.#draining) this.drainListeners();
     if (!inherited) await this.#openAdmin();
@@ -305,7 +309,7 @@ export class ProxyProcess {
   async #takeOver(inherited: Inheritance): Promise<void> {
     try {
       const state = await inherited.ready();
-      if (state) await this.#parts?.plane.resume(state.ejections);
+      if (state) await this.#parts?.plane.resume(resumedState(state, this.#options));
       await this.#parts?.plane.accept();
       const servers = inherited.sockets.filter(({ use }) => use === "server");
       const sockets = { inherited: servers, kept: this.#kept };
@@ -485,7 +489,7 @@ export class ProxyProcess {
   #offer(): void {
     this.#options.handover?.offer({
       sockets: () => this.#socketsToOffer(),
-      state: async () => this.#parts && await stateToHand(this.#parts.plane),
+      state: async () => this.#parts && await stateToHand(this.#parts.plane, this.#options.clock),
       onTaken: (pid) => this.#handOver(pid),
     });
   }

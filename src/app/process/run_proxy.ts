@@ -12,6 +12,7 @@ import {
   startAdmin,
 } from "../../admin/mod.ts";
 import {
+  clockFrom,
   formatAddress,
   type LevelHolder,
   type Log,
@@ -25,6 +26,7 @@ import {
   InheritedSockets,
   type ListeningSocket,
   runtimeEngine,
+  uptimeMs,
 } from "../../net/mod.ts";
 import { agentAddressText } from "../../consul/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
@@ -80,7 +82,9 @@ interface StandInOptions {
 
 /** Runs until a signal or the admin server ends it; returns the exit code. */
 export async function runProxy(options: ProxyOptions, standIn?: StandInOptions): Promise<number> {
-  const clock = systemClock;
+  // The times in the shared state of plugins must mean the same to the next process of an upgrade.
+  const bootedMs = uptimeMs();
+  const clock = bootedMs === undefined ? systemClock : clockFrom(bootedMs);
   const env = standIn?.env ?? process.env;
   const holder: LevelHolder = { level: options.logLevel };
   const { adminBind: bind, adminTokenFile: tokenFile } = options;
@@ -207,7 +211,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       admin?.leave();
       sinks?.leave();
     },
-    createPlane({ agent, source }, fetchCertificate, sockets) {
+    createPlane({ agent, source }, fetchCertificate, before) {
       const { idleTimeoutMs, lifetimeMs } = options;
       const plane = {
         clock,
@@ -221,7 +225,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         fetchCertificate,
         sendTelemetry: telemetry.take,
         onFirstUse: (upstreamId: string) => source.used([upstreamId]),
-        ...sockets,
+        ...before,
       };
       const onLines = () => {
         writer.drain();

@@ -346,7 +346,7 @@ const AFTER_DRAIN_MS = 1_000;
 export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   const { clock, workers: count } = options;
   const counts = SharedCounts.create(count);
-  const cells = new SharedCells();
+  const cells = new SharedCells({ before: options.cells, log: options.log });
   let level = options.logLevel;
   /** By worker; a replacement of a worker binds the addresses itself. */
   const inherited = options.inherited && [...shareOut(options.inherited, count, duplicate)];
@@ -385,7 +385,7 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
         conditions,
         held,
         isInForce: (snapshot) => snapshot === rollout.published,
-        lendCells: async (key, length) => await cells.lend(key, length),
+        lendCells: async (...asked) => await cells.lend(...asked),
         level: () => level,
         takeInherited() {
           const [own = []] = inherited?.splice(worker, 1, []) ?? [];
@@ -440,7 +440,9 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       isHeld = false;
       await Promise.all(workers.map((worker) => soon(worker.ask("accept"))));
     },
-    async resume(ejections) {
+    cells: () => cells.surviving,
+    async resume({ ejections, cells: before }) {
+      cells.goOn(before);
       await answers((worker) => worker.ask("resume", ejections));
     },
     sockets: async () => (await answers((worker) => worker.ask("sockets"))).flat(),

@@ -7,6 +7,7 @@ import { spanOutbox } from "../telemetry/outbox.ts";
 import type { AccessLines } from "../log/log_rings.ts";
 import { type Columns, DataPath, type PublishEffect, SharedCounts } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
+import { SharedCells } from "../../plugin/mod.ts";
 import { WorkerConditions } from "../../events/mod.ts";
 import { FailureContainer } from "./contain_failures.ts";
 import { type DataPlane, OpenTaps, type PlaneOptions } from "./plane.ts";
@@ -23,6 +24,7 @@ export function createLocalPlane(
   const logs = new LogOutbox(options.clock, options.sendTelemetry);
   const conditions = options.report &&
     new WorkerConditions({ ...options, report: options.report, workers: 1 });
+  const cells = new SharedCells({ before: options.cells, log: options.log });
   const path = new DataPath({
     ...options,
     ...(conditions && {
@@ -37,6 +39,7 @@ export function createLocalPlane(
     workers: 1,
     counts,
     inherited: socketsFor(options.inherited, options.kept),
+    lendCells: async (...asked) => await cells.lend(...asked),
     ...(accessLines && { takeLine: accessLines.take }),
   });
   const member = new LocalMember(path, logs, options);
@@ -58,7 +61,11 @@ export function createLocalPlane(
     drainInbound: () => path.drainInbound(),
     spawn: spawnProcess,
     accept: () => Promise.resolve(path.accept()),
-    resume: (ejections) => Promise.resolve(path.resume(ejections)),
+    cells: () => cells.surviving,
+    resume({ ejections, cells: before }) {
+      cells.goOn(before);
+      return Promise.resolve(path.resume(ejections));
+    },
     sockets: () => Promise.resolve(path.sockets()),
     async drain(timeoutMs, how) {
       await path.drain(timeoutMs, how);

@@ -23,6 +23,7 @@ import type {
   TapFilter,
   ViewOptions,
 } from "../../proxy/mod.ts";
+import type { CellContents } from "../../plugin/mod.ts";
 import type { ProgramStart } from "./spawn_process.ts";
 import type { Rollout } from "./rollout.ts";
 
@@ -49,8 +50,10 @@ export interface DataPlane {
   spawn(start: ProgramStart): Promise<number>;
   /** Accepts connections, where the start with inherited sockets has held them. */
   accept(): Promise<void>;
-  /** Goes on with ejections of the process before. */
-  resume(ejections: readonly Ejection[]): Promise<void>;
+  /** Shared state of plugins, for the next process. */
+  cells(): readonly CellContents[];
+  /** Goes on with the state of the process before, just before {@link accept}. */
+  resume(state: ResumedState): Promise<void>;
   /** Copies of all listening sockets, for another process; the caller closes them. */
   sockets(): Promise<readonly ListeningSocket[]>;
   /**
@@ -59,6 +62,12 @@ export interface DataPlane {
    */
   drain(timeoutMs: number, options?: { readonly handedOver: boolean }): Promise<void>;
   close(): void;
+}
+
+/** State of the process before, at its end. */
+export interface ResumedState {
+  readonly ejections: readonly Ejection[];
+  readonly cells: readonly CellContents[];
 }
 
 /** As {@link TakeTapped}, of one tap. */
@@ -119,4 +128,6 @@ export interface PlaneOptions extends Pick<ProxyOptions, Settings> {
   readonly inherited?: readonly ListeningSocket[] | undefined;
   /** Sockets that systemd keeps open: each listener with such an address takes a copy. */
   readonly kept?: readonly ListeningSocket[];
+  /** Shared state of plugins of the process before. */
+  readonly cells?: readonly CellContents[] | undefined;
 }

@@ -1,7 +1,7 @@
 /** Entry point of a data worker: one data path on a thread of its own. @module */
 
 import {
-  type Clock,
+  clockFrom,
   type LevelHolder,
   ProxyError,
   systemClock,
@@ -109,7 +109,8 @@ function start(
   started = new DataPath({
     ...settings,
     engine,
-    clock: clockAt(nowMs),
+    // The thread's own time begins with the thread; shared counts need the same time in all workers.
+    clock: clockFrom(nowMs),
     random: systemRandom,
     log,
     takeLine: accessLines.take,
@@ -122,7 +123,7 @@ function start(
     marks,
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),
-    lendCells: (key, length) => main.ask("lendCells", key, length),
+    lendCells: (...asked) => main.ask("lendCells", ...asked),
     onFirstUse: (upstreamId) => main.tell("firstUse", upstreamId),
   });
   container = new FailureContainer({
@@ -130,12 +131,6 @@ function start(
     stats: started.stats,
     nowMs: () => systemClock.monotonic(),
   });
-}
-
-/** Each thread's monotonic time begins with the thread; shared counts need the same time in all workers. */
-function clockAt(nowMs: number): Clock {
-  const aheadMs = nowMs - systemClock.monotonic();
-  return { ...systemClock, monotonic: () => systemClock.monotonic() + aheadMs };
 }
 
 main.tell("ready");

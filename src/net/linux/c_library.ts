@@ -16,6 +16,7 @@ interface ForeignFunctions {
 
 /** All functions at once: opening the library is the cost, a further function is free. */
 const SIGNATURES = {
+  clock_gettime: { args: ["i32", "ptr"], returns: "i32" },
   close: { args: ["i32"], returns: "i32" },
   connect: { args: ["i32", "ptr", "u32"], returns: "i32" },
   dup3: { args: ["i32", "i32", "i32"], returns: "i32" },
@@ -63,6 +64,18 @@ export function addressOf(bytes: Uint8Array): bigint {
 export function cLibrary(): CLibrary | undefined {
   library ??= open() ?? null;
   return library ?? undefined;
+}
+
+/** As the runtime's own monotonic time, it goes on while the machine is suspended. */
+const CLOCK_BOOTTIME = 7;
+
+/** Milliseconds since the machine was started, the same for all its processes. Undefined: not known here. */
+export function uptimeMs(): number | undefined {
+  const time = new DataView(new ArrayBuffer(16));
+  if (cLibrary()?.clock_gettime(CLOCK_BOOTTIME, new Uint8Array(time.buffer)) !== 0) {
+    return undefined;
+  }
+  return Number(time.getBigInt64(0, true)) * 1_000 + Number(time.getBigInt64(8, true)) / 1e6;
 }
 
 function open(): CLibrary | undefined {

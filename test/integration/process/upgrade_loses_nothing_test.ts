@@ -11,6 +11,7 @@ import { handsOver, type Postern, ready, runPostern } from "../../kit/process/po
 import { EchoClient, pattern } from "../../kit/wire/echo.ts";
 import { eventually } from "../../kit/process/process.ts";
 import { assertExactlyOnce, HttpLoad } from "../../kit/wire/http_load.ts";
+import { RawClient, statusOf } from "../../kit/wire/http_raw.ts";
 import { startCountingOrigin } from "../../kit/wire/http_origin.ts";
 import { assertFlawless, Load } from "../../kit/wire/load.ts";
 
@@ -18,10 +19,9 @@ import { assertFlawless, Load } from "../../kit/wire/load.ts";
 const LOAD = { keptAlive: 200, shortLived: 60, pauseMs: 150, maxBodyBytes: 0 };
 const TIMEOUT = { timeoutMs: 60_000 };
 
-/** Starts the next process of the proxy, and waits until the one before has ended. */
-async function replace(before: Postern, args: readonly string[]): Promise<Postern> {
+/** Waits until the next process of the proxy has taken over, and the one before has ended. */
+async function takeOver(before: Postern, next: Postern): Promise<Postern> {
   before.expectEnd();
-  const next = runPostern(args);
   await next.process.waitFor(/took over/, TIMEOUT);
   assert.deepEqual(await before.process.waitExit(TIMEOUT), { code: 0, signal: null });
   return next;
@@ -46,7 +46,7 @@ test("the next process takes over under load, with other numbers of workers, als
   }
   const load = new Load(mesh.upstream, { longLived: 0, shortLived: 8, pauseMs: 0 });
   await load.past(100);
-  await using second = await replace(first, argsOf(2));
+  await using second = await takeOver(first, runPostern(argsOf(2)));
   await load.past(load.result.exchanges + 100);
 
   // It has the sockets, waits for a certificate, and is killed.
@@ -64,7 +64,7 @@ test("the next process takes over under load, with other numbers of workers, als
   assert.equal(await mesh.readyStatus(), 200);
 
   await writeFile(config, text);
-  await using third = await replace(second, argsOf(1));
+  await using third = await takeOver(second, runPostern(argsOf(1)));
   await load.past(load.result.exchanges + 100);
   assertFlawless(await load.stop(), { atLeast: 400 });
   assert.equal(await mesh.readyStatus(), 200);
@@ -140,4 +140,23 @@ test("the next process goes on with the ejections of the one before", async () =
   await next.process.waitFor(/took over/, TIMEOUT);
   pair.web.expectEnd();
   assert.ok(await isEjected(next));
+});
+
+test("a caller that has used up its limit is refused by the next process, too", async () => {
+  await using origin = await startCountingOrigin();
+  // A token comes again after more than an hour.
+  const config = { limits: [{ requestsPerSecond: 3 / 80_000, burst: 3 }] };
+  await using pair = await startFilePair({
+    protocol: "http",
+    apps: [origin],
+    upstream: { plugins: [{ use: "rate_limit", config }] },
+  });
+  if (!handsOver(pair.web)) return;
+  const ask = async () =>
+    statusOf(await RawClient.ask(pair.upstream, "GET / HTTP/1.1\r\nHost: db\r\n\r\n"));
+  assert.deepEqual([await ask(), await ask()], [200, 200]);
+  const next = await takeOver(pair.web, pair.another("web"));
+  assert.deepEqual([await ask(), await ask()], [200, 429]);
+  await takeOver(next, pair.another("web"));
+  assert.equal(await ask(), 429);
 });

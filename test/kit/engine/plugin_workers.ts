@@ -11,6 +11,7 @@ import type { Answer, Connection, ExchangeSummary, Identity } from "../../../src
 import {
   type AnyPlugin,
   Generation,
+  type OpenSharedCells,
   PluginRequest,
   PluginResponse,
   SharedCells,
@@ -63,8 +64,7 @@ export class PluginWorkers {
   }
 
   #start(worker: number, workers: number): SharedState {
-    const lendCells = (key: string, length: number) =>
-      Promise.resolve(this.#lent.lend(key, length));
+    const lendCells: OpenSharedCells = (...asked) => Promise.resolve(this.#lent.lend(...asked));
     return new SharedState({ worker, workers, lendCells });
   }
 

@@ -86,6 +86,7 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
     drainInbound: () => note("drain inbound"),
     spawn: () => Promise.resolve(1),
     accept: () => Promise.resolve(note("plane accepts")),
+    cells: () => [],
     resume: () => Promise.resolve(),
     sockets: () => Promise.resolve([]),
     drain: (timeoutMs: number) => (note(`drain ${timeoutMs}`), waits.drain.promise),

@@ -1,6 +1,5 @@
 /** `postern proxy`: the process with log, data plane, admin server and signals. @module */
 
-import { getPriority, setPriority } from "node:os";
 import { resolve } from "node:path";
 import process from "node:process";
 import {
@@ -61,10 +60,7 @@ import {
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { VERSION, versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "../workers/data_worker.ts";
-
-/** Added to the "nice" value that the process was started with. */
-const NICE_STEP = 5;
-const LARGEST_NICE = 19;
+import { giveWayToTraffic } from "../workers/priority.ts";
 
 /** Differences of a proxy that takes the place of another program. */
 interface StandInOptions {
@@ -422,14 +418,4 @@ function purposeOf(
     ? [serversFlags.servers, serversFlags.node]
     : [agentAddressText(agentFlags.httpAddr, env)];
   return JSON.stringify([id, namespace, partition, ...consul]);
-}
-
-/** Lowers this thread's priority below traffic's. New threads inherit it: workers come first. */
-function giveWayToTraffic(): void {
-  if (process.platform !== "linux") return;
-  try {
-    setPriority(0, Math.min(getPriority(0) + NICE_STEP, LARGEST_NICE));
-  } catch {
-    // A sandbox may forbid it; then all threads have the same priority.
-  }
 }

@@ -15,6 +15,7 @@ import { WorkerConditions } from "../../events/mod.ts";
 import { Channel, type MainCalls, type Port, type WorkerCalls } from "./channel.ts";
 import { BEAT_LOOKS, HeldPlugins, HOLD_LIMITS } from "./held_plugins.ts";
 import { type DataPlane, OpenTaps, type PlaneOptions } from "./plane.ts";
+import { startTrafficThread } from "./priority.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { Rollout, type RolloutMember } from "./rollout.ts";
 
@@ -234,7 +235,14 @@ class DataWorker implements RolloutMember {
   #spawn(): void {
     const { worker, plane, lendCells, taps, conditions, held } = this.#options;
     const { clock, createWorker = createDataWorker, onLines, onFirstUse } = plane;
-    const thread = this.#thread = createWorker();
+    const { thread, isLower } = startTrafficThread(createWorker);
+    this.#thread = thread;
+    if (isLower) {
+      plane.log.warn("replaced data worker has the lower priority of the control thread", {
+        worker,
+        fix: "give the proxy CAP_SYS_NICE or an RLIMIT_NICE of 20, or restart it",
+      });
+    }
     const watch = this.#watch = new HookWatch();
     this.#startedMs = clock.monotonic();
     const channel: WorkerChannel = new Channel(thread as Port, {

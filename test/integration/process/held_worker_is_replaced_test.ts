@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
+import { getPriority } from "node:os";
 import { join } from "node:path";
+import process from "node:process";
 import test from "node:test";
 import { createFileSidecar, type FileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf } from "../../kit/wire/http_raw.ts";
 import { handsOver, type Postern, runPostern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
+import { threadsOf } from "../../kit/process/memory.ts";
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: web\r\n\r\n`;
 const CLIENTS = 4;
@@ -109,6 +112,16 @@ async function loop(mesh: FileSidecar): Promise<void> {
 const events = async (web: Postern) => (await web.admin("/events")).body;
 const plugins = async (web: Postern) => JSON.parse((await web.admin("/plugins")).body).plugins;
 
+/** Threads that carry traffic have the same priority, or the log says that this process may not raise it. */
+function hasPriority(web: Postern) {
+  const workers = threadsOf(web.process.pid).filter(({ name }) => name === "Worker");
+  assert.ok(workers.length >= 2, `${workers.length} workers`);
+  if (/replaced data worker has the lower priority/.test(web.output)) {
+    return assert.notEqual(process.getuid?.(), 0);
+  }
+  assert.deepEqual(workers.filter(({ nice }) => nice !== getPriority(0)), []);
+}
+
 test("a plugin that loops costs one worker, is named, and is not called after the second time", async () => {
   await using mesh = await createFileSidecar();
   await using origin = await startRawOrigin(() => answerOf("ok"));
@@ -134,6 +147,7 @@ test("a plugin that loops costs one worker, is named, and is not called after th
       (await plugins(web)).length === 1 && (await web.admin("/events")).body.includes("replaced") &&
       (await statuses(mesh)).every((status) => status === 200),
   );
+  hasPriority(web);
   const spans = [endedMs, servedMs, performance.now() - startedMs].map((ms) => ms.toFixed(0));
   console.log(`ms until it was ended, until others were served, and replaced: ${spans}`);
   assert.deepEqual(new Set(next), new Set([200]), "new connections reach the other worker");

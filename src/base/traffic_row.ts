@@ -47,11 +47,43 @@ function bucketOf(ms: number): number {
   return Math.min(Math.ceil(Math.log2(seconds) * PER_OCTAVE) + OFFSET, LAST);
 }
 
-/** The duration that `quantile` of all do not exceed, evenly spread on a logarithmic scale; 0: there is none. */
+/** A bucket with fewer durations says nothing about their place in it. */
+const FEW = 10;
+
+export interface TrafficQuantile {
+  /** 0: there is no duration. */
+  readonly ms: number;
+  /** The upper bound of a bucket with few durations: the quantile is at most that. */
+  readonly isBound: boolean;
+}
+
+/** The duration that `quantile` of all do not exceed, evenly spread on a logarithmic scale where many are. */
+export function trafficQuantile(counts: TrafficCounts, quantile: number): TrafficQuantile {
+  const { low, high, share, count } = placeOf(counts, quantile);
+  const isBound = count > 0 && count < FEW && high < Infinity;
+  return { ms: isBound ? high : between(low, high, share), isBound };
+}
+
+/** The same without regard to the number of durations: it does not jump from one reading to the next. */
 export function trafficQuantileMs(counts: TrafficCounts, quantile: number): number {
+  const { low, high, share } = placeOf(counts, quantile);
+  return between(low, high, share);
+}
+
+function between(low: number, high: number, share: number): number {
+  return high === Infinity || low === 0 ? low : low * (high / low) ** share;
+}
+
+/** The bounds of the bucket of a quantile in ms, the part of it below the quantile, and its durations. */
+function placeOf(counts: TrafficCounts, quantile: number): {
+  readonly low: number;
+  readonly high: number;
+  readonly share: number;
+  readonly count: number;
+} {
   let total = 0;
   for (const count of counts) total += count;
-  if (total === 0) return 0;
+  if (total === 0) return { low: 0, high: 0, share: 0, count: 0 };
   const rank = quantile * total;
   let before = 0;
   for (const [bucket, count] of counts.entries()) {
@@ -59,11 +91,10 @@ export function trafficQuantileMs(counts: TrafficCounts, quantile: number): numb
       before += count;
       continue;
     }
-    const low = boundMs(bucket - 1);
-    if (bucket === LAST) return low;
-    return low * (boundMs(bucket) / low) ** ((rank - before) / count);
+    const [low, high] = [boundMs(bucket - 1), boundMs(bucket)];
+    return { low, high, share: (rank - before) / count, count };
   }
-  return boundMs(LAST - 1);
+  return { low: boundMs(LAST - 1), high: Infinity, share: 0, count: 0 };
 }
 
 /** Octaves with a bound in classic histograms: 2^-10 s, which is about 1 ms, to 32 s. */

@@ -13,7 +13,13 @@ import {
   withInbound,
 } from "../../../test/kit/engine/snapshots.ts";
 import { exchangeRecord, requestHead } from "../../../test/kit/wire/exchange_records.ts";
-import { addFaults, seededRandom, trafficQuantileMs, TrafficRow } from "../../base/mod.ts";
+import {
+  addFaults,
+  seededRandom,
+  trafficQuantile,
+  trafficQuantileMs,
+  TrafficRow,
+} from "../../base/mod.ts";
 import type { ExchangeConnection } from "../../http/mod.ts";
 import { TrafficTable } from "./traffic_table.ts";
 
@@ -240,6 +246,18 @@ test("trafficQuantileMs() is within the width of a bucket, and 0 without duratio
   }
   for (const ms of [0, NaN, -1, 1e12]) row.ended(ms, false, 0);
   assert.equal(row.requests, 1_004);
+});
+
+test("trafficQuantile() is the bound of a bucket with few durations, and lies within one with many", () => {
+  const row = new TrafficRow({ direction: "inbound", ...CALLER, caller: "web" }, 0);
+  const { counts } = row;
+  assert.deepEqual(trafficQuantile(counts, 0.99), { ms: 0, isBound: false });
+  for (let times = 0; times < 20; times++) row.ended(times === 0 ? 12 : 2, false, 0);
+  const [p50, p99] = [0.5, 0.99].map((quantile) => trafficQuantile(counts, quantile));
+  assert.deepEqual([p50?.isBound, p99?.isBound], [false, true]);
+  assert.ok(p99 && p99.ms >= 12 && p99.ms < 12 * 2 ** 0.25, `${p99?.ms}`);
+  row.ended(1e9, false, 0);
+  assert.equal(trafficQuantile(counts, 1).isBound, false);
 });
 
 test("a row shows its requests of the last one to two minutes apart", async () => {

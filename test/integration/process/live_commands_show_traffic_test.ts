@@ -130,5 +130,5 @@ test("status, top and tap show two sidecars and what passes between them", async
     const row = total.find((row) => row.direction === direction);
     assert.equal(Math.round(row?.perSecond ?? 0), requests(direction));
   }
-  assert.ok((outbound?.p99Ms ?? 0) >= (outbound?.p50Ms ?? 0) && (outbound?.p50Ms ?? 0) > 0);
+  assert.ok((outbound?.p99.ms ?? 0) >= (outbound?.p50.ms ?? 0) && (outbound?.p50.ms ?? 0) > 0);
 });

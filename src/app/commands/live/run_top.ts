@@ -11,7 +11,8 @@ import {
   systemClock,
   type TrafficCounts,
   type TrafficFault,
-  trafficQuantileMs,
+  type TrafficQuantile,
+  trafficQuantile,
 } from "../../../base/mod.ts";
 import { parseJson } from "../../../wire/mod.ts";
 import { findSidecars, type FoundSidecar, noneFound } from "../../process/find_admin.ts";
@@ -75,8 +76,8 @@ export interface TopRow {
   readonly errorsPerSecond: number;
   /** Reasons of the errors, the most frequent first. */
   readonly faults: readonly TrafficFault[];
-  readonly p50Ms: number;
-  readonly p99Ms: number;
+  readonly p50: TrafficQuantile;
+  readonly p99: TrafficQuantile;
   readonly receivedPerSecond: number;
   readonly sentPerSecond: number;
   readonly open: number;
@@ -167,8 +168,8 @@ export function topRows(
   const rows = [...sums.values()].map(({ counts, ...row }): TopRow => ({
     ...row,
     faults: row.faults.filter(({ count }) => count > 0).sort((a, b) => b.count - a.count),
-    p50Ms: trafficQuantileMs(counts, 0.5),
-    p99Ms: trafficQuantileMs(counts, 0.99),
+    p50: trafficQuantile(counts, 0.5),
+    p99: trafficQuantile(counts, 0.99),
   }));
   const value = SORT_VALUES[sort];
   return rows
@@ -181,13 +182,13 @@ export function topRows(
 const SORT_VALUES: Readonly<Record<TopSort, (row: TopRow) => number>> = {
   rate: ({ perSecond }) => perSecond,
   errors: ({ errorsPerSecond }) => errorsPerSecond,
-  p50: ({ p50Ms }) => p50Ms,
-  p99: ({ p99Ms }) => p99Ms,
+  p50: ({ p50 }) => p50.ms,
+  p99: ({ p99 }) => p99.ms,
   bytes: ({ receivedPerSecond, sentPerSecond }) => receivedPerSecond + sentPerSecond,
   open: ({ open }) => open,
 };
 
-type Sum = { -readonly [Key in keyof Omit<TopRow, "p50Ms" | "p99Ms">]: TopRow[Key] } & {
+type Sum = { -readonly [Key in keyof Omit<TopRow, "p50" | "p99">]: TopRow[Key] } & {
   readonly counts: TrafficCounts;
 };
 
@@ -268,8 +269,8 @@ function topLines(
     })),
     { title: titled(`REQ${each}`, "rate"), align: "right", cell: (row) => rateText(row.perSecond) },
     { title: titled(`ERR${each}`, "errors"), align: "right", cell: errorCell },
-    { title: titled("P50", "p50"), align: "right", cell: ({ p50Ms }) => msText(p50Ms) },
-    { title: titled("P99", "p99"), align: "right", cell: ({ p99Ms }) => msText(p99Ms) },
+    { title: titled("P50", "p50"), align: "right", cell: ({ p50 }) => latencyText(p50) },
+    { title: titled("P99", "p99"), align: "right", cell: ({ p99 }) => latencyText(p99) },
     {
       title: titled(`IN${each}`, "bytes"),
       align: "right",
@@ -326,6 +327,11 @@ function faultsCell({ faults, refused, upstream }: TopRow): Cell {
 
 function rateText(perSecond: number): string {
   return perSecond === 0 || perSecond >= 10 ? String(Math.round(perSecond)) : perSecond.toFixed(1);
+}
+
+/** `12ms`, or `<=14ms` where few requests say no more. */
+function latencyText({ ms, isBound }: TrafficQuantile): string {
+  return `${isBound ? "<=" : ""}${msText(ms)}`;
 }
 
 function msText(ms: number): string {

@@ -80,6 +80,8 @@ interface EndpointCounts {
 }
 
 const ASK_TIMEOUT_MS = 5_000;
+/** Width of the lines where standard output is not a terminal. */
+const PIPE_COLUMNS = 100;
 /** Room for the certificates and endpoints of a large gateway. */
 const LIMIT_BYTES = 8 * 1_048_576;
 const NONE_FOUND = 2;
@@ -356,23 +358,35 @@ const TONES: Readonly<Record<SidecarState, Tone>> = {
   "no answer": "bad",
 };
 
-function statusLines(sidecars: readonly SidecarStatus[], screen: Screen): readonly string[] {
+function statusLines(
+  sidecars: readonly SidecarStatus[],
+  { width = PIPE_COLUMNS, color }: Screen,
+): readonly string[] {
+  const screen = { width, color };
   const rowsOf = (columns: readonly StatusColumn[]) =>
     sidecars.map((status) => columns.map(({ cell }) => cell(status)));
   const fewest = STATUS_COLUMNS.filter(({ optional }) => !optional);
   const columns =
     [[...STATUS_COLUMNS, IDENTITY], STATUS_COLUMNS].find((columns) =>
-      screen.width === undefined || tableWidth(columns, rowsOf(columns)) <= screen.width
+      tableWidth(columns, rowsOf(columns)) <= width
     ) ?? fewest;
   const [head = "", ...lines] = tableLines(columns, rowsOf(columns), screen);
   const below = (text: string, tone: Tone) =>
-    wrapped(text, "  ", screen).map((line) => paint(tint(line, tone), screen));
+    wrappedReason(text, screen).map((line) => paint(tint(line, tone), screen));
   const details = ({ identity, reasons, troubles }: SidecarStatus) => [
     ...columns.includes(IDENTITY) || identity === "" ? [] : below(identity, "dim"),
     ...reasons.flatMap((reason) => below(reason, "bad")),
     ...troubles.flatMap(({ text, stopsTraffic }) => below(text, stopsTraffic ? "bad" : "warn")),
   ];
   return [head, ...sidecars.flatMap((status, index) => [lines[index] ?? "", ...details(status)])];
+}
+
+/** A command is not broken into lines, so that it can be copied. */
+function wrappedReason(text: string, screen: Screen): readonly string[] {
+  const lines = wrapped(text, "  ", screen);
+  const at = text.search(/postern (?:explain|events|doctor) /);
+  if (lines.length === 1 || at < 0) return lines;
+  return [...wrapped(text.slice(0, at).trimEnd(), "  ", screen), `    ${text.slice(at)}`];
 }
 
 function certificateCell(certificate: CertificateStatus | null): Tinted {

@@ -29,21 +29,29 @@ test("statusText() shows each sidecar with what is wrong, and exits with 1", asy
   two.views[1].ready = false;
   const options = { which: two.which, json: false, strict: false };
   const { text, exitCode } = await statusText(options, PIPED, askAdmin);
-  const [head = "", first = "", refused = "", second = "", reason = ""] = text.split("\n");
+  const lines = text.split("\n");
+  const [head = "", first = "", identity = "", refused = "", second = "", , reason = ""] = lines;
   assert.match(
     head,
-    /^SERVICE +PROXY +STATE +CERT +RENEWS +ENDPOINTS +CONNS +UP +PID +VERSION +ADMIN +IDEN/,
+    /^SERVICE +PROXY +STATE +CERT +RENEWS +ENDPOINTS +CONNS +UP +PID +VERSION +ADMIN$/,
   );
   assert.match(
     first,
-    new RegExp(`^web +web-1-sidecar-proxy +ready .* :${two.admins[0]?.port} `),
+    new RegExp(`^web +web-1-sidecar-proxy +ready .* :${two.admins[0]?.port}$`),
   );
-  assert.match(first, /spiffe:\/\/\S+\/svc\/web$/);
+  assert.match(identity, /^ {2}spiffe:\/\/\S+\/svc\/web$/);
   assert.equal(refused, "  upstream <x>: mesh gateways are not there yet");
   assert.match(second, /^web +web-1-sidecar-proxy +not ready /);
   assert.equal(reason, "  waiting for the leaf certificate");
   assert.equal(exitCode, 1);
   assert.ok(!text.includes(TOKEN));
+  // Scripts that want all of it read JSON.
+  assert.deepEqual(lines.filter((line) => line.length > 100 || line.includes("…")), []);
+  const wide = (await statusText(options, { width: 200, color: false }, askAdmin)).text;
+  assert.match(
+    wide,
+    /^SERVICE +PROXY +STATE +CERT +RENEWS +ENDPOINTS +CONNS +UP +PID +VERSION +ADMIN +IDENTITY\n/,
+  );
 });
 
 test("statusText() as JSON has the same facts, and exits with 0 when all carry their traffic", async () => {
@@ -105,7 +113,7 @@ test("statusText() names an application that fails now, and exits with 1", async
   const { text, exitCode } = await shown("local_refused", 2_000);
   assert.match(
     text,
-    /^ {2}its application fails \(local_refused\), last \ds ago: postern explain -admin 127\S+ -inbound/m,
+    /^ {2}its application fails \(local_refused\), last \ds ago:\n {4}postern explain -admin 127\S+ -inbound -source batch$/m,
   );
   assert.equal(exitCode, 1);
   assert.equal((await shown("local_refused", 120_000)).exitCode, 0);
@@ -120,8 +128,8 @@ test("statusText() names a renewal that fails, once", async () => {
   const watch = { name: "leaf web", mode: "long", failures: 1, lastError } as const;
   view.source = () => ({ ...source, watches: [{ ...watch, lastSuccessMs: undefined }] });
   const options = { which: two.which, json: false, strict: false };
-  const shown = async () => (await statusText(options, PIPED, askAdmin)).text;
-  assert.match(await shown(), / {2}certificate leaf: renewed by the agent's watch, .*Permission d/);
+  const shown = async () => (await statusText(options, PIPED, askAdmin)).text.replace(/\n +/g, " ");
+  assert.match(await shown(), /certificate leaf: renewed by the agent's watch, .*Permission d/);
   view.warnings = [`leaf web not read since now: ${lastError}`];
   assert.equal((await shown()).split(lastError).length, 2);
 });
@@ -157,7 +165,7 @@ test("statusText() finds sidecars by their ports, and says where it looked", asy
     port === 19_042 ? askAdmin(admin, question) : Promise.reject(new Error("refused"));
   const options = { json: false, strict: false };
   const found = await statusText({ ...options, which }, PIPED, ask);
-  assert.match(found.text, /web-1-sidecar-proxy .* :19042 /);
+  assert.match(found.text, /web-1-sidecar-proxy .* :19042$/m);
   const wanted = [{ flag: "sidecar-for", value: "db-1" }] as const;
   const none = await statusText({ ...options, which: { kind: "proxies", wanted } }, PIPED, ask);
   assert.equal(none.exitCode, 2);

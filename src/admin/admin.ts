@@ -213,7 +213,9 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
       const at = lastFailure && new Date(lastFailure.atMs).toISOString();
       return { ...plugin, lastFailure: lastFailure && { reason: lastFailure.reason, at } };
     });
-    return json(context, { plugins: shown });
+    const refused = view.refused().filter(({ what }) => /^plugins(?: of |$)/.test(what))
+      .map(({ what, reason }) => ({ what, reason }));
+    return json(context, { plugins: shown, ...refused.length > 0 && { refused } });
   });
   app.get("/config_dump", (context) => {
     const withEndpoints = context.req.query("include_eds") !== undefined;

@@ -31,6 +31,9 @@ export interface ListenerPlugins {
 /** The plugins of each listener, by its name. */
 export type PluginsOf = ReadonlyMap<string, ListenerPlugins>;
 
+/** For the plugins of one listener together; the data path has somewhat longer for all listeners. */
+const LISTENER_LIMIT_MS = 8_000;
+
 interface Held {
   readonly wanted: ListenerPlugins;
   readonly generation: Generation;
@@ -39,6 +42,25 @@ interface Held {
 export interface PreparedGenerations {
   readonly all: ReadonlyMap<string, Held>;
   readonly fresh: readonly Generation[];
+}
+
+/** Why a listener cannot have the plugins that it should have. Plain data, sent between threads. */
+export interface ListenerRefusal {
+  /** As in {@link PluginsOf}. */
+  readonly listener: string;
+  readonly reason: string;
+  /** A plugin held the data worker: another try may cost another worker. */
+  readonly isHeld?: true;
+}
+
+/** Some listeners cannot have their new plugins. All others could. */
+export class PluginsRefused extends ProxyError {
+  readonly refusals: readonly ListenerRefusal[];
+
+  constructor(refusals: readonly ListenerRefusal[]) {
+    super("plugin_failed", [...new Set(refusals.map(({ reason }) => reason))].join("; "));
+    this.refusals = refusals;
+  }
 }
 
 export class Generations {
@@ -57,27 +79,31 @@ export class Generations {
     return this.#held.get(listener)?.generation;
   }
 
-  /** Throws a ProxyError that names listener, plugin and path; new generations are closed then. */
+  /** Throws {@link PluginsRefused} for all listeners that fail; new generations are closed then. */
   async prepare(wanted: PluginsOf, source: GenerationSource): Promise<PreparedGenerations> {
-    const all = new Map<string, Held>();
     const fresh: Generation[] = [];
-    try {
-      for (const [listener, plugins] of wanted) {
+    const refusals: ListenerRefusal[] = [];
+    // Together, so that a slow plugin takes no time from other listeners.
+    const made = await Promise.all(
+      [...wanted].map(async ([listener, plugins]): Promise<[string, Held | undefined]> => {
         const held = this.#held.get(listener);
         const isSame = held && sameContent(held.wanted, plugins);
-        if (isSame && !held.generation.lacksCallee(source.callees)) all.set(listener, held);
-        else {
+        if (isSame && !held.generation.lacksCallee(source.callees)) return [listener, held];
+        try {
           const generation = await this.#make(listener, plugins, source);
           fresh.push(generation);
-          all.set(listener, { wanted: plugins, generation });
+          return [listener, { wanted: plugins, generation }];
+        } catch (error) {
+          refusals.push({ listener, reason: messageOf(error) });
+          return [listener, undefined];
         }
-      }
-      checkNames(all, source);
-    } catch (error) {
-      this.giveUp({ all, fresh });
-      throw error;
-    }
-    return { all, fresh };
+      }),
+    );
+    const all = new Map(made.flatMap(([listener, held]) => held ? [[listener, held]] : []));
+    refusals.push(...sharedNames(all, { ...source, fresh }));
+    if (refusals.length === 0) return { all, fresh };
+    this.giveUp({ all, fresh });
+    throw new PluginsRefused(refusals);
   }
 
   async #make(
@@ -86,6 +112,7 @@ export class Generations {
     { version: number, pluginCode, callees }: GenerationSource,
   ): Promise<Generation> {
     const { clock } = this.#lender;
+    const untilMs = clock.monotonic() + LISTENER_LIMIT_MS;
     const marks = this.#marksOf(listener, uses);
     const plugins = await Promise.all(uses.map(async (use, index) => {
       const { as, config, onFailure, isForAll = false, at, file } = use;
@@ -102,7 +129,7 @@ export class Generations {
       throw error;
     });
     const lender = callees ? { ...this.#lender, callees } : this.#lender;
-    return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });
+    return Generation.make({ listener, number, carriesBytes, plugins, routes, lender, untilMs });
   }
 
   #marksOf(listener: string, uses: readonly PluginUse[]): readonly (HookMark | undefined)[] {
@@ -154,10 +181,18 @@ export class Generations {
   }
 }
 
-/** Metrics and shared state are keyed by a plugin's name, so two files must not share one. */
-function checkNames(all: PreparedGenerations["all"], { pluginCode }: GenerationSource): void {
+/**
+ * Metrics and shared state are keyed by a plugin's name, so two files must not share one. Of two listeners
+ * the one that has its plugins already keeps them.
+ */
+function sharedNames(
+  all: PreparedGenerations["all"],
+  { pluginCode, fresh }: GenerationSource & Pick<PreparedGenerations, "fresh">,
+): readonly ListenerRefusal[] {
   const paths = new Map<string, string>();
-  for (const { wanted: { uses }, generation: { plugins } } of all.values()) {
+  const isFresh = ({ generation }: Held) => fresh.includes(generation);
+  const ordered = [...all].sort(([, a], [, b]) => Number(isFresh(a)) - Number(isFresh(b)));
+  return ordered.flatMap(([listener, { wanted: { uses }, generation: { plugins } }]) => {
     for (const [index, { file, at }] of uses.entries()) {
       const name = plugins[index] ?? "";
       const path = file ? pluginCode[file.code]?.path ?? "" : "the executable";
@@ -165,9 +200,10 @@ function checkNames(all: PreparedGenerations["all"], { pluginCode }: GenerationS
       paths.set(name, other);
       if (other === path) continue;
       const reason = `${at}: ${path} has the name ${name}, and so has ${other}; write "as"`;
-      throw new ProxyError("plugin_failed", reason);
+      return [{ listener, reason }];
     }
-  }
+    return [];
+  });
 }
 
 interface DefinitionSource extends Pick<Snapshot, "pluginCode"> {

@@ -51,6 +51,8 @@ export interface GenerationOptions {
   /** Never empty; the last matches every request. */
   readonly routes: readonly RoutePlugins[];
   readonly lender: HostDeps;
+  /** Monotonic time until which all plugins must be created; default: each has its own limit only. */
+  readonly untilMs?: number;
 }
 
 export interface PluginInstance {
@@ -92,7 +94,7 @@ export async function createInstances(
 async function createInstance(
   place: ListedPlugin,
   config: unknown,
-  { listener, lender, carriesBytes = false }: GenerationOptions,
+  { listener, lender, carriesBytes = false, untilMs = Infinity }: GenerationOptions,
 ): Promise<PluginInstance> {
   const { definition, onFailure, at, mark, importMs = 0 } = place;
   const { name } = definition;
@@ -110,7 +112,8 @@ async function createInstance(
   health.end(startedMs, "create");
   let plugin: Plugin;
   try {
-    plugin = await within(CREATE_LIMIT_MS - importMs, making, lender);
+    const limitMs = Math.min(CREATE_LIMIT_MS - importMs, untilMs - startedMs);
+    plugin = await within(Math.max(0, limitMs), making, lender);
   } catch (error) {
     host.close();
     // A plugin that is created too late is closed here.

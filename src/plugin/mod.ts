@@ -34,8 +34,10 @@ export { Generation, type LayerView, type PluginView } from "./generation.ts";
 export {
   Generations,
   type ListenerPlugins,
+  type ListenerRefusal,
   type LoadPlugin,
   type PluginsOf,
+  PluginsRefused,
   type PreparedGenerations,
   whyNotUsable,
 } from "./generations.ts";

@@ -337,6 +337,10 @@ export interface Refusal {
   readonly upstream?: Pick<UpstreamPart, "id" | "name" | "bind">;
 }
 
+/** Help of the gauge `snapshot_refused`, to which all that refuse add. */
+export const REFUSED_HELP =
+  "Parts of the newest configuration that are refused now; the log names them";
+
 /** Kinds with a single part. */
 export interface SingleParts {
   /** `null`: every listener and upstream of the configuration file has credentials of its own. */

@@ -113,7 +113,7 @@ async function firstSnapshot(source: SnapshotSource): Promise<Snapshot> {
   let fatal: ProxyError | undefined;
   source.start((next) => {
     snapshot = next;
-    return Promise.resolve(true);
+    return Promise.resolve(next);
   }, (error) => fatal = error);
   const deadlineMs = systemClock.monotonic() + ANSWERS_WAIT_MS;
   for (;;) {

@@ -85,7 +85,7 @@ async function linesOf(options: ProxyOptions): Promise<readonly string[]> {
       source.start((next) => {
         snapshot = next;
         resolve();
-        return Promise.resolve(true);
+        return Promise.resolve(next);
       }, (error: ProxyError) => reject(error));
     });
     const secrets = await answered(source);

@@ -16,6 +16,13 @@ export interface ActivatedSocket extends ListeningSocket {
   readonly name: string;
 }
 
+export interface PlaneSockets {
+  /** Listening sockets of the process before, which accepts until `DataPlane.accept`. */
+  readonly inherited?: readonly ListeningSocket[] | undefined;
+  /** Those of systemd. */
+  readonly kept: readonly ActivatedSocket[];
+}
+
 /** The first descriptor that systemd passes. */
 const FIRST = 3;
 const MOST = 1_024;

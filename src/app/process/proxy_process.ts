@@ -6,7 +6,7 @@ import type { FetchCertificate, PublishEffect } from "../../proxy/mod.ts";
 import { closeDescriptor, type ListeningSocket } from "../../net/mod.ts";
 import { troublesOf } from "../../source/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import { type ActivatedSocket, copiesOf, nameUnused } from "./activation.ts";
+import { type ActivatedSocket, copiesOf, nameUnused, type PlaneSockets } from "./activation.ts";
 import { type BindRetry, createBindRetry, startHeartbeat } from "./plane_checks.ts";
 import type { Handover, Inheritance, OfferedSocket } from "./handover.ts";
 import { resumedState, stateToHand } from "./handed_state.ts";
@@ -65,13 +65,6 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
   onInForce(snapshot: Snapshot, effects: readonly PublishEffect[]): void;
   /** Called when the proxy is ready for the first time: memory of the start can be released. */
   onFirstReady(): void;
-}
-
-export interface PlaneSockets {
-  /** Listening sockets of the process before, which accepts until `DataPlane.accept`. */
-  readonly inherited?: readonly ListeningSocket[] | undefined;
-  /** Those of systemd. */
-  readonly kept: readonly ActivatedSocket[];
 }
 
 /** The parts that exist once the control is found. */
@@ -261,15 +254,23 @@ export class ProxyProcess {
         this.#coming = undefined;
         await binding.look();
       });
-      return decided.then(() => {
-        if (this.snapshot !== snapshot) return false;
-        this.#options.onInForce(snapshot, plane.rollout.takeEffects());
-        return true;
-      });
+      return decided.then(() => this.#inForce(plane, snapshot));
     }, (error) => this.#failed(error));
+    plane.rollout.onRetried = () => {
+      const inForce = this.#inForce(plane);
+      if (inForce) source.retried(inForce);
+      void binding.look(); // A listener may have been opened.
+    };
     const registered = this.#keepRegistered(control);
     this.#canReload = true;
     return { ...control, plane, registered };
+  }
+
+  #inForce({ rollout }: DataPlane, wanted = rollout.taken): Snapshot | undefined {
+    const { published, taken } = rollout;
+    if (!published || taken !== wanted) return undefined;
+    this.#options.onInForce(published, rollout.takeEffects());
+    return published;
   }
 
   async #inherit({ agent }: ProxyControl): Promise<Inheritance | undefined> {
@@ -357,7 +358,7 @@ export class ProxyProcess {
     const { log, notifier } = this.#options;
     log.info("reloading files");
     if (!this.#parts || !this.#canReload) return { kind: "refused", reason: "nothing runs so far" };
-    const { agent, source } = this.#parts;
+    const { agent, source, plane } = this.#parts;
     notifier.reloading("reading files again");
     const faults: string[] = [];
     try {
@@ -366,13 +367,16 @@ export class ProxyProcess {
       faults.push(messageOf(error));
       log.error("files for Consul not reloaded; the old ones stay", { error: messageOf(error) });
     }
+    // What was refused for another reason than a file is tried again, too.
+    plane.rollout.setDue();
     const isRead = await source.reload();
     await this.#applying;
+    await plane.rollout.retryDue();
     const refused = isRead ? this.refused : source.refused;
-    if (isRead && faults.length === 0) log.info("files reloaded");
-    notifier.ready("files read again");
     faults.push(...refused.map(({ what, reason }) => `${what}: ${reason}`));
     if (!isRead && faults.length === 0) faults.push("files could not be read");
+    if (faults.length === 0) log.info("files reloaded");
+    notifier.ready("files read again");
     if (faults.length > 0) return { kind: "refused", reason: faults.join("; ") };
     return { kind: "reloaded", snapshotVersion: this.snapshot?.version ?? 0 };
   }

@@ -39,14 +39,14 @@ test("ProxyProcess opens, serves, gets ready, drains and closes its parts in ord
   assert.deepEqual(take(), ["agent closed", "admin closed", "log: stopped {}"]);
 });
 
-test("ProxyProcess returns to the source whether its snapshot came into force", async () => {
+test("ProxyProcess returns to the source the snapshot that came into force", async () => {
   const { proxy, source, rollout, waits } = rig();
   const ended = proxy.run();
   await settle();
   waits.apply.resolve();
-  assert.equal(await source.publish(SNAPSHOT), true);
+  assert.equal(await source.publish(SNAPSHOT), SNAPSHOT);
   rollout.refused = [{ what: "snapshot", reason: "a bad chain" }];
-  assert.equal(await source.publish({ ...SNAPSHOT, version: SNAPSHOT.version + 1 }), false);
+  assert.equal(await source.publish({ ...SNAPSHOT, version: SNAPSHOT.version + 1 }), undefined);
   proxy.stop();
   proxy.hurry();
   assert.equal(await ended, 0);

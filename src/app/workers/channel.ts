@@ -8,7 +8,13 @@ import {
   type TakeConditions,
 } from "../../base/mod.ts";
 import type { ListeningSocket } from "../../net/mod.ts";
-import type { HeldPlugin, OpenSharedCells, TellMarked } from "../../plugin/mod.ts";
+import {
+  type HeldPlugin,
+  type ListenerRefusal,
+  type OpenSharedCells,
+  PluginsRefused,
+  type TellMarked,
+} from "../../plugin/mod.ts";
 import type {
   Columns,
   DataView,
@@ -54,6 +60,8 @@ type Message =
     readonly id: number;
     readonly code: ErrorCode;
     readonly message: string;
+    /** Present: the error is a {@link PluginsRefused}. */
+    readonly refusals?: readonly ListenerRefusal[];
   };
 
 interface Pending {
@@ -112,7 +120,7 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
       case "result":
         return this.#settled(message.id)?.resolve(message.value);
       case "failed":
-        return this.#settled(message.id)?.reject(new ProxyError(message.code, message.message));
+        return this.#settled(message.id)?.reject(errorOf(message));
     }
   }
 
@@ -121,7 +129,9 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
       this.#send({ kind: "result", id, value: await this.#call(name, given) });
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
-      this.#send({ kind: "failed", id, code, message: messageOf(error) });
+      const refusals = error instanceof PluginsRefused ? error.refusals : undefined;
+      const message = messageOf(error);
+      this.#send({ kind: "failed", id, code, message, ...refusals && { refusals } });
     }
   }
 
@@ -134,6 +144,10 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
     this.#pending.delete(id);
     return pending;
   }
+}
+
+function errorOf({ code, message, refusals }: Extract<Message, { kind: "failed" }>): ProxyError {
+  return refusals ? new PluginsRefused(refusals) : new ProxyError(code, message);
 }
 
 function gone(): ProxyError {

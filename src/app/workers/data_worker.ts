@@ -2,7 +2,7 @@
 
 import { formatSpanMs, type LogLevel, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
 import { duplicate, endsBusyThreads, type ListeningSocket, shareOut } from "../../net/mod.ts";
-import { HookWatch, type OpenSharedCells, SharedCells } from "../../plugin/mod.ts";
+import { HookWatch, type OpenSharedCells, PluginsRefused, SharedCells } from "../../plugin/mod.ts";
 import {
   type Columns,
   type ListenerView,
@@ -133,7 +133,8 @@ class DataWorker implements RolloutMember {
     if (preparing && isNew && holding.isSetup) {
       const why = `Cannot use the snapshot: data worker ${worker}: ${reason}`;
       preparing.isRefused = true;
-      preparing.refused.reject(new ProxyError("plugin_failed", why));
+      const { listener } = holding.plugin;
+      preparing.refused.reject(new PluginsRefused([{ listener, reason: why, isHeld: true }]));
     }
     // A plugin that holds workers is soon not called any more: no delay is needed.
     if (held.endsThreads) this.#died(thread, reason, { isReplacedAtOnce: true });

@@ -29,7 +29,17 @@ import type { Rollout } from "./rollout.ts";
 
 export interface DataPlane {
   /** Takes snapshots, and has the one in force. */
-  readonly rollout: Pick<Rollout, "apply" | "takeEffects" | "published" | "refused">;
+  readonly rollout: Pick<
+    Rollout,
+    | "apply"
+    | "setDue"
+    | "retryDue"
+    | "onRetried"
+    | "takeEffects"
+    | "published"
+    | "taken"
+    | "refused"
+  >;
   /** Tries listeners again that could not be bound. True: all are. */
   retryFailed(): Promise<boolean>;
   /** Listeners of every data path that answers in time; empty for a path that is gone. */

@@ -1,6 +1,7 @@
 /**
- * Puts a snapshot in force: all data paths prepare it, and only when none of them refuses, all publish it. A
- * refused snapshot is refused whole: the old state serves on everywhere, and only the next one is tried.
+ * Puts a snapshot in force: all data paths prepare it, and only when none of them refuses, all publish it.
+ * Where plugins of a listener are refused, the listener keeps those that it has, in all data paths, and the
+ * new ones are tried again. Any other refusal is that of the whole snapshot: the old state serves on.
  *
  * A data path that is gone, being started, or still owes an answer does not decide; it gets the snapshot in
  * force as soon as it can answer. One that cannot take that snapshot is given up.
@@ -8,16 +9,28 @@
  * @module
  */
 
-import { type Clock, type Log, messageOf, type ReportEvent, type Stats } from "../../base/mod.ts";
 import {
-  type Columns,
-  FIRST_UPSTREAM_COLUMN,
-  MAX_UPSTREAMS,
-  type PublishEffect,
-  type SharedCounts,
-  UPSTREAM_COLUMNS,
-} from "../../proxy/mod.ts";
-import { diffSnapshots, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
+  Backoff,
+  type Clock,
+  type Log,
+  messageOf,
+  type Random,
+  type ReportEvent,
+  type Stats,
+  systemRandom,
+  type Timer,
+} from "../../base/mod.ts";
+import { type ListenerRefusal, PluginsRefused } from "../../plugin/mod.ts";
+import type { Columns, PublishEffect, SharedCounts } from "../../proxy/mod.ts";
+import {
+  diffSnapshots,
+  keepSnapshot,
+  type Refusal,
+  REFUSED_HELP,
+  type Snapshot,
+} from "../../snapshot/mod.ts";
+import { ColumnTable } from "./column_table.ts";
+import { keepMore, keepPlugins, type KeptPlugins, RefusedPlugins } from "./refused_plugins.ts";
 
 export interface RolloutMember {
   /** The snapshot that it published last; `undefined`: none, or the data path is gone. */
@@ -37,7 +50,12 @@ interface RolloutOptions {
   readonly report?: ReportEvent;
   readonly counts: SharedCounts;
   readonly members: readonly RolloutMember[];
+  /** Replaced in tests. */
+  readonly random?: Random;
 }
+
+/** As for single listeners. */
+const RETRY = { baseMs: 1_000, maxMs: 60_000 };
 
 /** Time that others wait for a data path that does not answer; a healthy one answers earlier. */
 const ANSWER_LIMIT_MS = 12_000;
@@ -45,10 +63,20 @@ const ANSWER_LIMIT_MS = 12_000;
 export class Rollout {
   /** The snapshot in force. */
   published: Snapshot | undefined;
-  /** Why the newest snapshot is not in force. */
-  refused: readonly Refusal[] = [];
+  /** The newest snapshot that came into force, as it was wanted: some listeners may have kept their plugins. */
+  taken: Snapshot | undefined;
+  /** Called when another try has changed the state in force. */
+  onRetried: (() => void) | undefined;
   readonly #options: RolloutOptions;
   readonly #columns: ColumnTable;
+  readonly #plugins: RefusedPlugins;
+  /** Why the newest snapshot is refused whole; `undefined`: it is not. */
+  #refusal: string | undefined;
+  /** Tries of a snapshot that is refused whole because of plugins. */
+  readonly #tries: Backoff;
+  #dueMs = Infinity;
+  #retry: Timer | undefined;
+  #refusedCount = 0;
   /** Members with a call under way; they get no other until it ends. */
   readonly #busy = new Set<RolloutMember>();
   #wanted: Snapshot | undefined;
@@ -64,6 +92,30 @@ export class Rollout {
   constructor(options: RolloutOptions) {
     this.#options = options;
     this.#columns = new ColumnTable(options.counts);
+    const { clock, log, report, random = systemRandom } = options;
+    this.#plugins = new RefusedPlugins({ clock, log, report, random });
+    this.#tries = new Backoff({ ...RETRY, random });
+  }
+
+  /** What of the newest snapshot is not in force, and why. */
+  get refused(): readonly Refusal[] {
+    const reason = this.#refusal;
+    return [...reason === undefined ? [] : [{ what: "snapshot", reason }], ...this.#plugins.list];
+  }
+
+  /** The next snapshot, or {@link retryDue}, tries again what was refused. */
+  setDue(): void {
+    this.#plugins.setDue();
+    if (this.#refusal !== undefined) this.#dueMs = -Infinity;
+  }
+
+  /** Tries again what was refused and is due. */
+  async retryDue(): Promise<void> {
+    const dueMs = Math.min(this.#plugins.dueMs, this.#dueMs);
+    if (!this.#wanted || dueMs > this.#options.clock.monotonic()) return;
+    const before = [this.published, this.taken];
+    await this.apply(this.#wanted);
+    if (this.published !== before[0] || this.taken !== before[1]) this.onRetried?.();
   }
 
   /** Resolves when this or a later snapshot is in force or refused; only the newest waiting one is tried. */
@@ -87,6 +139,7 @@ export class Rollout {
 
   close(): void {
     this.#closed = true;
+    this.#retry?.cancel();
     this.#decision.resolve();
   }
 
@@ -100,37 +153,68 @@ export class Rollout {
     this.#isLooking = false;
   }
 
-  async #decide(snapshot: Snapshot): Promise<void> {
+  async #decide(wanted: Snapshot): Promise<void> {
     const turn = this.#applied;
-    const columns = this.#columns.for(snapshot);
-    const { prepared, refusals } = await this.#verdicts(snapshot);
-    if (this.#closed) return;
-    // Without any member, the first one that comes decides.
-    if (prepared.length === 0 && refusals.length === 0) return;
-    if (refusals.length > 0) {
-      this.#refuse(snapshot, refusals.join("; "));
+    const fresh: ListenerRefusal[] = [];
+    let kept: KeptPlugins = this.#plugins.known(wanted);
+    for (;;) {
+      const tried = kept.size === 0
+        ? wanted
+        : keepSnapshot(this.published, keepPlugins(wanted, this.published, kept));
+      // Nothing else has changed.
+      if (tried === this.published && tried !== wanted) {
+        this.#taken(wanted, tried);
+        break;
+      }
+      const { prepared, refusals } = await this.#verdicts(tried);
+      if (this.#closed) return;
+      // Without any member, the first one that comes decides.
+      if (prepared.length === 0 && refusals.length === 0) return;
+      if (refusals.length === 0) {
+        this.#taken(wanted, tried);
+        await this.#publish(tried, prepared);
+        break;
+      }
       for (const member of prepared) member.abandon();
-    } else {
-      this.#publish(snapshot);
-      const publishing = prepared.map((member) =>
-        this.#occupy(member, async () => {
-          const ended = await publish(member, snapshot, columns);
-          this.#effects.push(...ended ?? []);
-          return ended !== undefined;
-        })
-      );
-      await this.#within(Promise.all(publishing));
+      const plugins = refusals.flatMap((error) => error instanceof PluginsRefused ? [error] : []);
+      const own = plugins.flatMap((error) => error.refusals);
+      fresh.push(...own);
+      const isOfPlugins = plugins.length === refusals.length;
+      const more = isOfPlugins
+        ? keepMore(kept, own, { wanted, published: this.published })
+        : undefined;
+      if (!more) {
+        const mayRetry = isOfPlugins && !own.some(({ isHeld }) => isHeld);
+        this.#refuse(wanted, refusals, mayRetry);
+        break;
+      }
+      kept = more;
     }
+    if (this.#refusal === undefined) this.#plugins.decided(wanted, kept, fresh);
+    this.#count(fresh.length > 0 || this.#refusal !== undefined);
     this.#decided = turn;
+    this.#retryLater();
     const decision = this.#decision;
     this.#decision = Promise.withResolvers();
     decision.resolve();
   }
 
+  #retryLater(): void {
+    const { clock } = this.#options;
+    this.#retry?.cancel();
+    const dueMs = Math.min(this.#plugins.dueMs, this.#dueMs);
+    if (dueMs === Infinity) return;
+    this.#retry = clock.after(
+      Math.max(0, dueMs - clock.monotonic()),
+      () => void this.retryDue(),
+    );
+  }
+
   /** Verdicts that come in time. Without any answer, the first one is waited for. */
   async #verdicts(snapshot: Snapshot) {
     const prepared: RolloutMember[] = [];
-    const refusals = new Set<string>();
+    /** By message. */
+    const refusals = new Map<string, unknown>();
     let isOver = false;
     const first = Promise.withResolvers<void>();
     const ask = (member: RolloutMember) =>
@@ -140,7 +224,7 @@ export class Rollout {
           if (isOver) member.abandon();
           else prepared.push(member);
         } catch (error) {
-          refusals.add(messageOf(error));
+          refusals.set(messageOf(error), error);
         }
         first.resolve();
         return true;
@@ -157,14 +241,16 @@ export class Rollout {
     await this.#within(all);
     await Promise.race([all, first.promise]);
     isOver = true;
-    return { prepared, refusals: [...refusals] };
+    return { prepared, refusals: [...refusals.values()] };
   }
 
-  #publish(snapshot: Snapshot): void {
+  /** `wanted` comes into force as `snapshot`. */
+  #taken(wanted: Snapshot, snapshot: Snapshot): void {
     const { log, stats, report } = this.#options;
     const { version } = snapshot;
+    this.taken = wanted;
     this.published = snapshot;
-    if (this.refused.length > 0) {
+    if (this.#refusal !== undefined) {
       log.info("snapshot taken again", { version });
       report?.({
         kind: "source",
@@ -173,26 +259,51 @@ export class Rollout {
         isLogged: true,
       });
     }
-    this.refused = [];
+    this.#refusal = undefined;
+    this.#tries.reset();
+    this.#dueMs = Infinity;
     stats.gauge(
       "snapshot_version",
       "Version of the configuration snapshot in use; each one put in force has a higher one",
     ).set(version);
   }
 
-  #refuse({ version }: Snapshot, reason: string): void {
-    const { log, stats, report } = this.#options;
-    stats.counter(
-      "snapshots_refused_total",
-      "Configuration snapshots that a data worker could not use; the old one stays",
-    ).add(1);
-    if (this.refused[0]?.reason !== reason) {
+  async #publish(snapshot: Snapshot, prepared: readonly RolloutMember[]): Promise<void> {
+    const columns = this.#columns.for(snapshot);
+    const publishing = prepared.map((member) =>
+      this.#occupy(member, async () => {
+        const ended = await publish(member, snapshot, columns);
+        this.#effects.push(...ended ?? []);
+        return ended !== undefined;
+      })
+    );
+    await this.#within(Promise.all(publishing));
+  }
+
+  #refuse({ version }: Snapshot, errors: readonly unknown[], mayRetry: boolean): void {
+    const { clock, log, report } = this.#options;
+    const reason = errors.map(messageOf).join("; ");
+    if (this.#refusal !== reason) {
       const stays = this.published ? "the old one serves on" : "nothing is served";
       log.error(`snapshot refused, ${stays}`, { version, reason });
       const text = `snapshot refused, ${stays}: ${reason}`;
       report?.({ kind: "source", subject: "snapshot", text, severity: "error", isLogged: true });
     }
-    this.refused = [{ what: "snapshot", reason }];
+    this.#refusal = reason;
+    this.#plugins.postpone();
+    this.#dueMs = mayRetry ? clock.monotonic() + this.#tries.next() : Infinity;
+  }
+
+  #count(isRefused: boolean): void {
+    const { stats } = this.#options;
+    const refused = stats.counter(
+      "snapshots_refused_total",
+      "Times that data workers could not use a configuration snapshot, or plugins of listeners in it",
+    );
+    if (isRefused) refused.add(1);
+    const count = this.refused.length;
+    stats.gauge("snapshot_refused", REFUSED_HELP).add(count - this.#refusedCount);
+    this.#refusedCount = count;
   }
 
   /** Gives the snapshot in force to members that lack it, without waiting for them. */
@@ -260,66 +371,5 @@ async function publish(
   } catch (error) {
     member.giveUp(`it could not publish what it had prepared: ${messageOf(error)}`);
     return undefined;
-  }
-}
-
-export class ColumnTable {
-  readonly #counts: SharedCounts;
-  readonly #columns = new Map<string, number>();
-  /** Upstreams without listeners; connections may still be open. */
-  readonly #leaving = new Set<string>();
-  readonly #free: number[] = [];
-  #used = 0;
-  #latest: { readonly snapshot: Snapshot; readonly columns: Columns } | undefined;
-
-  constructor(counts: SharedCounts) {
-    this.#counts = counts;
-  }
-
-  /** Columns of all upstreams of `snapshot`, except those without room. */
-  for(snapshot: Snapshot): Columns {
-    if (this.#latest?.snapshot === snapshot) return this.#latest.columns;
-    const columns: Record<string, number> = {};
-    const ids = Object.keys(snapshot.upstreams);
-    for (const id of ids) this.#leaving.delete(id);
-    this.#takeBack();
-    for (const id of ids) {
-      const column = this.#columns.get(id) ?? this.#assign(id);
-      if (column !== undefined) columns[id] = column;
-    }
-    this.#latest = { snapshot, columns };
-    return columns;
-  }
-
-  /** Called once all workers use `snapshot` and no other is under way. */
-  settled(snapshot: Snapshot): void {
-    for (const id of this.#columns.keys()) {
-      if (!snapshot.upstreams[id]) this.#leaving.add(id);
-    }
-    this.#takeBack();
-  }
-
-  #assign(id: string): number | undefined {
-    const column = this.#free.pop() ??
-      (this.#used < MAX_UPSTREAMS
-        ? FIRST_UPSTREAM_COLUMN + UPSTREAM_COLUMNS * this.#used++
-        : undefined);
-    if (column !== undefined) this.#columns.set(id, column);
-    return column;
-  }
-
-  #takeBack(): void {
-    for (const id of this.#leaving) {
-      const column = this.#columns.get(id);
-      if (column === undefined || this.#isUsed(column)) continue;
-      this.#leaving.delete(id);
-      this.#columns.delete(id);
-      this.#free.push(column);
-    }
-  }
-
-  #isUsed(first: number): boolean {
-    for (let i = 0; i < UPSTREAM_COLUMNS; i++) if (this.#counts.total(first + i) > 0) return true;
-    return false;
   }
 }

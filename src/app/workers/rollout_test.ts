@@ -13,7 +13,8 @@ import {
   UPSTREAM_COLUMNS,
 } from "../../proxy/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import { ColumnTable, Rollout, type RolloutMember } from "./rollout.ts";
+import { ColumnTable } from "./column_table.ts";
+import { Rollout, type RolloutMember } from "./rollout.ts";
 import { SharedLimiter } from "../../proxy/core/admission.ts";
 
 const BASE = snapshotOf({ ca: createAuthority(), service: "web" });

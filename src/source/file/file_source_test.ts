@@ -78,7 +78,7 @@ class Rig {
     let failed: ProxyError | undefined;
     this.source.start((snapshot) => {
       this.snapshots.push(snapshot);
-      return Promise.resolve(true);
+      return Promise.resolve(snapshot);
     }, (error) => failed = error);
     await this.until(() =>
       failed || this.last?.inbound["inbound"] || this.source.refused.length > 0

@@ -5,8 +5,11 @@ import type { MetricsSettings, ServersStatus, WatchState } from "../../consul/mo
 import type { FetchedCertificate, SecretsReport } from "./secrets_link.ts";
 import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
 
-/** Resolves when it is decided. True: the snapshot is in force; a restart may go on with it. */
-export type TakeSnapshot = (snapshot: Snapshot) => Promise<boolean>;
+/**
+ * Resolves when it is decided, with the state in force: the snapshot, or one in which some listeners keep
+ * the plugins that they have. `undefined`: the snapshot is refused.
+ */
+export type TakeSnapshot = (snapshot: Snapshot) => Promise<Snapshot | undefined>;
 
 export interface SnapshotSource {
   /**
@@ -14,6 +17,8 @@ export interface SnapshotSource {
    * `onFatal` at most once, when nothing can ever be served and the process should end with the error.
    */
   start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void;
+  /** Another try has put more of the newest snapshot in force: a restart may go on with this state. */
+  retried(inForce: Snapshot): void;
   /** Configuration that was not taken, and why; also before the first snapshot. */
   readonly refused: readonly Refusal[];
   /** Settings of the configuration that are not followed, as sentences. */

@@ -9,7 +9,12 @@ import {
   type ReportEvent,
   type Stats,
 } from "../../base/mod.ts";
-import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
+import {
+  type CredentialsPart,
+  type Refusal,
+  REFUSED_HELP,
+  type Snapshot,
+} from "../../snapshot/mod.ts";
 import type { MadeSnapshot } from "./facts_reader.ts";
 import type { CertificateStatus, Failing, SourceStatus } from "./source.ts";
 
@@ -49,6 +54,7 @@ export class SourceReport {
   readonly #warned = new Set<string>();
   /** By what is refused now. */
   #refused: ReadonlyMap<string, RefusedPart> = new Map();
+  #refusedCount = 0;
   #warnings: ReadonlySet<string> = new Set();
   #outageSinceMs: number | undefined;
   #outageCode: ErrorCode | undefined;
@@ -156,8 +162,8 @@ export class SourceReport {
       this.#event(`configuration of ${what} not refused any more; it was since ${since}`);
     }
     this.#refused = now;
-    const help = "Parts of the newest configuration that are refused now; the log names them";
-    stats.gauge("snapshot_refused", help).set(count);
+    stats.gauge("snapshot_refused", REFUSED_HELP).add(count - this.#refusedCount);
+    this.#refusedCount = count;
   }
 
   published(

@@ -84,8 +84,8 @@ export class SourceShell implements SnapshotSource {
   #plans = NO_PLANS;
   #made: MadeSnapshot;
   #published: Snapshot | undefined;
-  /** Whether {@link SourceShell.#published} came into force. */
-  #taken = Promise.resolve(false);
+  /** The state in force after {@link SourceShell.#published}; `undefined`: it is refused. */
+  #taken = Promise.resolve<Snapshot | undefined>(undefined);
   /** Read from the store and not used yet. */
   #stored: StoredState | undefined;
   /** The store has not answered yet. */
@@ -235,7 +235,7 @@ export class SourceShell implements SnapshotSource {
     try {
       if (this.#onSnapshot) this.#taken = this.#onSnapshot(snapshot);
     } catch (error) {
-      this.#taken = Promise.resolve(false);
+      this.#taken = Promise.resolve(undefined);
       this.#options.log.error("snapshot not applied", { error: messageOf(error) });
     }
   }
@@ -250,9 +250,13 @@ export class SourceShell implements SnapshotSource {
     const kept = this.#credentials ?? undefined;
     if (this.#saved?.snapshot === snapshot && this.#saved.credentials === kept) return;
     const state = this.#saved = { snapshot, ...(kept && { credentials: kept }) };
-    void this.#taken.then((isTaken) => {
-      if (isTaken) store.save(state);
+    void this.#taken.then((inForce) => {
+      if (inForce) store.save({ ...state, snapshot: inForce });
     });
+  }
+
+  retried(inForce: Snapshot): void {
+    if (this.#saved) this.#options.store?.save({ ...this.#saved, snapshot: inForce });
   }
 
   #failing(failing: Failing): void {

@@ -80,7 +80,7 @@ class Rig {
     }, this.reader);
     this.source.start((snapshot) => {
       this.snapshots.push(snapshot);
-      return Promise.resolve(true);
+      return Promise.resolve(snapshot);
     });
   }
 

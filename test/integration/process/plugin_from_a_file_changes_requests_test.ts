@@ -78,7 +78,7 @@ test("a plugin of two files changes a header, is loaded anew, and a bad one leav
 
   await write(mesh, "export const mark = {\n  a: 1,,\n};\n");
   web.kill("SIGHUP");
-  const [line] = await web.process.waitFor(/(?:configuration|snapshot) refused[^\n]*/, {
+  const [line] = await web.process.waitFor(/(?:configuration|plugins) refused[^\n]*/, {
     timeoutMs: 20_000,
   });
   assert.match(line, /mark\.ts:2:\d+/);
@@ -172,4 +172,80 @@ test("a wrong pin and a module that may not be imported start nothing", async ()
   const output = await refusal(runPostern(check));
   assert.match(output, /inbound\.plugins\[0\]\.config\.shop: /);
   assert.match(output, /inbound\.plugins\[1\]\.use: there is no plugin "nobody"/);
+});
+
+const LATE = `import * as v from "valibot";
+import { readFileSync } from "node:fs";
+
+export default {
+  name: "late",
+  api: 1,
+  phase: "filter",
+  config: v.strictObject({ path: v.string() }),
+  create(_host: unknown, { path }: { path: string }) {
+    const text = readFileSync(path, "utf8");
+    return {
+      onRequest({ request }: any, next: any) {
+        return next({ request: request.with({ headers: { set: { "x-late": text } } }) });
+      },
+    };
+  },
+};
+`;
+
+test("a create that fails is tried again, and only its listener waits for it", async () => {
+  await using mesh = await createFileSidecar();
+  await using origin = await startRawOrigin(({ head }) =>
+    answerOf(
+      ["x-shop", "x-late"].map((name) =>
+        new RegExp(`^${name}: (.*)$`, "mi").exec(head)?.[1]?.trim() ?? "none"
+      ).join(),
+    )
+  );
+  const path = (name: string) => join(mesh.directory, name);
+  const set = async (shop: string, needed: string) => {
+    const config = JSON.parse(await readFile(path("web.json"), "utf8"));
+    Object.assign(config.inbound, {
+      protocol: "http",
+      local: `${origin.host}:${origin.port}`,
+      plugins: [{ use: "./shop_rules.ts", config: { shop } }],
+    });
+    Object.assign(config.upstreams[0], {
+      protocol: "http",
+      plugins: [{ use: "./late.ts", allow: ["node:fs"], config: { path: path(needed) } }],
+    });
+    await writeFile(path("web.json"), JSON.stringify(config));
+  };
+  await write(mesh, markOf("fresh"));
+  await writeFile(path("late.ts"), LATE);
+  await set("tea", "one");
+  await using web = runPostern(mesh.args);
+  await web.waitReady();
+  const ready = async () => (await web.admin("/ready")).body;
+  assert.match(await ready(), /warning: plugins of \S*web: .*create\(\): ENOENT.*late\.ts:10:/);
+  assert.equal(await web.metric("postern_snapshot_refused"), 1);
+  await assert.rejects(RawClient.open(mesh.upstream), "a guard may be missing: it stays closed");
+
+  const ask = () =>
+    RawClient.ask(mesh.upstream, "GET / HTTP/1.1\r\nHost: web\r\n\r\n").then(
+      ({ body }) => body,
+      () => "closed",
+    );
+  await writeFile(path("one"), "first");
+  await eventually("the upstream is open", async () => await ask() === "tea fresh,first");
+  assert.doesNotMatch(await ready(), /ENOENT/);
+
+  await set("coffee", "two");
+  const refused = await web.admin("/plugins/reload", "POST");
+  assert.deepEqual([refused.status, /ENOENT/.test(refused.body)], [409, true], refused.body);
+  assert.equal(await ask(), "coffee fresh,first", "the public listener has its new plugins");
+  assert.match((await web.admin("/plugins")).body, /ENOENT/);
+  await writeFile(path("two"), "second");
+  const reloaded = await web.admin("/plugins/reload", "POST");
+  assert.equal(reloaded.status, 200, reloaded.body);
+  assert.equal(await ask(), "coffee fresh,second");
+  assert.doesNotMatch((await web.admin("/plugins")).body, /ENOENT/);
+  assert.equal(await web.metric("postern_snapshot_refused"), 0);
+  assert.match((await web.admin("/events")).body, /plugins in force that were refused/);
+  assert.equal(web.output.match(/files reloaded/g)?.length, 1);
 });

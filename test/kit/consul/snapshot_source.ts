@@ -97,7 +97,7 @@ export class SourceRig {
   async start(): Promise<this> {
     this.source.start((snapshot) => {
       this.snapshots.push(snapshot);
-      return this.takes();
+      return this.takes().then((isTaken) => isTaken ? snapshot : undefined);
     }, (error) => {
       this.fatal.push(error);
     });

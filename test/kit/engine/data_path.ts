@@ -2,7 +2,7 @@
 
 import { connect, type Socket } from "node:net";
 import { type Log, silentLog, systemClock, systemRandom } from "../../../src/base/mod.ts";
-import { ColumnTable } from "../../../src/app/workers/rollout.ts";
+import { ColumnTable } from "../../../src/app/workers/column_table.ts";
 import { runtimeEngine } from "../../../src/net/mod.ts";
 import { DataPath, type DataPathOptions, SharedCounts } from "../../../src/proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../../src/snapshot/mod.ts";

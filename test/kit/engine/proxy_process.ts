@@ -34,7 +34,7 @@ interface ProcessRig {
   readonly proxy: ProxyProcess;
   /** The callbacks that the proxy gave to its source. */
   readonly source: {
-    publish(snapshot: Snapshot): Promise<boolean>;
+    publish(snapshot: Snapshot): Promise<Snapshot | undefined>;
     fail(error: ProxyError): void;
   };
   readonly rollout: {
@@ -59,17 +59,21 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
   const waits = { drain: gate(), apply: gate(), unregister: gate(), leave: gate() };
   waits.leave.resolve();
   const source = {
-    publish: (_snapshot: Snapshot) => Promise.resolve(false),
+    publish: (_snapshot: Snapshot): Promise<Snapshot | undefined> => Promise.resolve(undefined),
     fail: (_error: ProxyError) => {},
   };
   const rollout = {
     published: undefined as Snapshot | undefined,
+    taken: undefined as Snapshot | undefined,
     refused: [] as readonly Refusal[],
+    onRetried: undefined as (() => void) | undefined,
     takeEffects: () => [],
+    setDue: () => {},
+    retryDue: () => Promise.resolve(),
     async apply(snapshot: Snapshot) {
       note("apply");
       await waits.apply.promise;
-      if (rollout.refused.length === 0) rollout.published = snapshot;
+      if (rollout.refused.length === 0) rollout.published = rollout.taken = snapshot;
     },
   };
   const seen = { listeners: [INBOUND], warming: [] as string[] };
@@ -103,6 +107,7 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
       used: () => {},
       status: () => ({ waitingFor: [], warming: seen.warming, failing: [] }),
       fetchCertificate: () => (note("fetched"), Promise.resolve(true)),
+      retried: () => {},
       reload: () => (note("source reloaded"), Promise.resolve(true)),
       close: () => (note("source closed"), Promise.resolve()),
     },

@@ -89,7 +89,7 @@ export async function snapshotOf(agent: Consul, proxyId: string): Promise<Snapsh
     const first = new Promise<Snapshot>((resolve, reject) =>
       source.start((snapshot) => {
         resolve(snapshot);
-        return Promise.resolve(true);
+        return Promise.resolve(snapshot);
       }, reject)
     );
     const snapshot = await deadline(first, TIMEOUT_MS);

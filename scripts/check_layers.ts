@@ -289,7 +289,7 @@ function forbiddenNames(path: string, code: string): string[] {
     find(/\bconsole\s*\./g, "writes to the console; take a log as an argument");
   }
   if (path.startsWith("src/")) {
-    find(/^import\s*["']/gm, "imports nothing: src/package.json lets the bundler drop it");
+    find(/^import\s*["']/gm, "imports nothing: the executable drops it");
   }
   return problems;
 }

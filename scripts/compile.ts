@@ -15,7 +15,18 @@
  */
 
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -25,9 +36,9 @@ import { deafened, firstHeeded } from "./runtime_variables.ts";
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..");
 const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
-const MAIN = join(ROOT, "src", "main.ts");
+const MAIN = join("src", "main.ts");
 /** Workers are programs of their own: a worker file that is no entry point is not in the executable. */
-const WORKER = join(ROOT, "src", "app", "workers", "worker.ts");
+const WORKER = join("src", "app", "workers", "worker.ts");
 
 const TARGETS = [
   "linux-x64",
@@ -89,14 +100,14 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
   writeFileSync(runtime, deafened(readFileSync(runtimeFor(target))), { mode: 0o755 });
   const types = join(directory, PACKED_NAME);
   writeFileSync(types, packedTypes());
+  const sources = copyOfSources();
   const args = [
     "build",
     "--compile",
     // Less to read and keep in memory; names stay, since errors and profiles show them.
     "--minify",
     "--keep-names",
-    // Modules that are imported only when they are needed stay out of memory until then. src/package.json
-    // says that an import alone has no effect: a thread does not load files that it uses nothing of.
+    // Modules that are imported only when they are needed stay out of memory until then.
     "--splitting",
     "--chunk-naming",
     "[name]-[hash].[ext]",
@@ -116,16 +127,38 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
     `--compile-executable-path=${runtime}`,
     "--outfile",
     output,
-    MAIN,
-    WORKER,
+    join(sources, MAIN),
+    join(sources, WORKER),
     types,
   ];
-  const ended = spawnSync(BUN, args, { cwd: ROOT, stdio: ["ignore", 2, 2] });
+  const ended = spawnSync(BUN, args, { cwd: sources, stdio: ["ignore", 2, 2] });
   rmSync(runtime);
   rmSync(types);
+  rmSync(sources, { recursive: true });
   if (ended.error) return failed(`Cannot run ${BUN}: ${ended.error.message}; run "deno install"`);
   if (ended.status !== 0) return failed(`Cannot compile ${output}: see above`);
   return report(output, { engine: "bun", runsHere: target === undefined });
+}
+
+/**
+ * The sources with a package.json, which declares that importing a module has no effect by itself: each
+ * thread then loads only files of which it uses something. In the repository Deno would take that file for
+ * a project of its own.
+ */
+function copyOfSources(): string {
+  const copy = mkdtempSync(join(tmpdir(), "postern-compile-"));
+  for (const part of ["src", "plugins", "deno.json"]) {
+    cpSync(join(ROOT, part), join(copy, part), {
+      recursive: true,
+      filter: (path) => !path.endsWith("_test.ts"),
+    });
+  }
+  symlinkSync(join(ROOT, "node_modules"), join(copy, "node_modules"));
+  writeFileSync(
+    join(copy, "package.json"),
+    JSON.stringify({ name: "postern", version: "0.0.0", sideEffects: false }),
+  );
+  return copy;
 }
 
 /** Bun for `target`, which Bun itself fetches when it compiles something for it. */
@@ -137,7 +170,14 @@ function runtimeFor(target: string | undefined): string {
   mkdirSync(directory, { recursive: true });
   if (fetched() === undefined) {
     const unused = join(directory, "unused");
-    const args = ["build", "--compile", `--target=bun-${target}`, "--outfile", unused, WORKER];
+    const args = [
+      "build",
+      "--compile",
+      `--target=bun-${target}`,
+      "--outfile",
+      unused,
+      join(ROOT, WORKER),
+    ];
     execFileSync(BUN, args, {
       cwd: ROOT,
       stdio: ["ignore", 2, 2],
@@ -157,7 +197,10 @@ function compileOnDeno({ directory, commit }: Place): number {
     define,
     `Object.assign(globalThis, { POSTERN_COMMIT: ${JSON.stringify(commit)} });\n`,
   );
-  writeFileSync(entry, `import "./postern_deno_commit.ts";\nimport ${JSON.stringify(MAIN)};\n`);
+  writeFileSync(
+    entry,
+    `import "./postern_deno_commit.ts";\nimport ${JSON.stringify(join(ROOT, MAIN))};\n`,
+  );
   const args = [
     "compile",
     "--config",
@@ -172,7 +215,7 @@ function compileOnDeno({ directory, commit }: Place): number {
     "--allow-sys=hostname,uid,gid,osRelease",
     "--allow-run=systemd-notify",
     "--include",
-    WORKER,
+    join(ROOT, WORKER),
     // The test suite's other runtime would be swept into the executable.
     "--exclude",
     join(ROOT, "node_modules", "bun"),

@@ -29,6 +29,10 @@ export interface MountOptions {
   readonly targets?: Readonly<Record<string, readonly Step[]>>;
   /** Services that the plugin may call, by name, with a step for each call. Absent: none. */
   readonly callees?: Readonly<Record<string, readonly Step[]>>;
+  /** Files for `host.file` and `host.secret`, by absolute path. Absent: none. */
+  readonly files?: Readonly<Record<string, string>>;
+  /** Environment variables for `host.secret`. Absent: none. */
+  readonly env?: Readonly<Record<string, string>>;
   readonly onFailure?: "refuse" | "skip";
   /** Replaces `host.random()`; absent: always 0.5. */
   readonly random?: () => number;
@@ -51,6 +55,8 @@ export interface Mounted extends AsyncDisposable {
   connect(init?: Partial<Connection>): Promise<Connected>;
   /** Loads a new configuration; requests that are under way end on the old one. */
   reload(config: unknown): Promise<void>;
+  /** Changes a file, or removes it (`null`). The plugin has it after two seconds of the clock. */
+  write(path: string, text: string | null): void;
   /** The value of a metric of the plugin, by its own name; the sum over labels that are left out. */
   stat(name: string, labels?: Readonly<Record<string, string>>): number;
 }

@@ -7,6 +7,7 @@ import {
   type Connection,
   Generation,
   type HostDeps,
+  type HostFiles,
   type Identity,
   SharedState,
   whyNoPlugin,
@@ -17,7 +18,15 @@ import apiText from "./api.ts" with { type: "text" };
 import type { Answer, Connected, MountOptions, RequestInit } from "./api.ts";
 import { MountedRequest } from "./mounted_request.ts";
 import { FakeClock, settle } from "./clock.ts";
-import { hold, ok, reset, ScriptedUpstream, status, unreachable } from "./scripted_upstream.ts";
+import {
+  bytesOf,
+  hold,
+  ok,
+  reset,
+  ScriptedUpstream,
+  status,
+  unreachable,
+} from "./scripted_upstream.ts";
 
 const LISTENER = "inbound";
 
@@ -40,6 +49,8 @@ export class Mounted implements api.Mounted {
   readonly #options: MountOptions;
   readonly #lender: HostDeps;
   readonly #connection: Connection;
+  readonly #files: Map<string, { readonly text: string; readonly stamp: string }>;
+  #writes = 0;
   #generation: Generation | undefined;
   #loads = 0;
   #requests = 0;
@@ -53,6 +64,8 @@ export class Mounted implements api.Mounted {
     this.upstream = new ScriptedUpstream(options.upstream ?? []);
     this.targets = scriptsOf(options.targets);
     this.callees = scriptsOf(options.callees);
+    this.#files = new Map();
+    for (const [path, text] of Object.entries(options.files ?? {})) this.write(path, text);
     this.#lender = {
       log: createLog({
         clock,
@@ -64,6 +77,7 @@ export class Mounted implements api.Mounted {
       random: options.random ?? (() => 0.5),
       shared: new SharedState(),
       callees: scriptedCallees(this.callees, clock),
+      files: scriptedFiles(this.#files, options.env ?? {}),
       takeLine: (line) => void this.lines.push(line),
     };
     this.#connection = {
@@ -102,6 +116,11 @@ export class Mounted implements api.Mounted {
     const connection = this.#connection;
     const setup = { generation, upstream, targets, clock, connection, id };
     return new MountedRequest(init, setup).answer;
+  }
+
+  write(path: string, text: string | null): void {
+    if (text === null) this.#files.delete(path);
+    else this.#files.set(path, { text, stamp: String(++this.#writes) });
   }
 
   async connect(init: Partial<Connection> = {}): Promise<Connected> {
@@ -162,6 +181,24 @@ function scriptsOf(
   return Object.fromEntries(
     Object.entries(steps).map(([name, script]) => [name, new ScriptedUpstream(script)]),
   );
+}
+
+function scriptedFiles(
+  files: ReadonlyMap<string, { readonly text: string; readonly stamp: string }>,
+  env: Readonly<Record<string, string>>,
+): HostFiles {
+  return {
+    stampOf: (path) => Promise.resolve(files.get(path)?.stamp ?? ""),
+    read(path, limitBytes) {
+      const file = files.get(path);
+      if (!file) return Promise.reject(new TypeError("the test has no file of that name"));
+      const bytes = bytesOf(file.text);
+      if (bytes.length <= limitBytes) return Promise.resolve(bytes);
+      const reason = `it has ${bytes.length} bytes, more than ${limitBytes}`;
+      return Promise.reject(new RangeError(reason));
+    },
+    env: (name) => env[name],
+  };
 }
 
 function scriptedCallees(

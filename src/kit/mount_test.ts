@@ -195,6 +195,30 @@ test("mount() keeps shared state over a reload, and closes the old generation af
   assert.equal((await more).status, 202);
 });
 
+test("mount() gives a plugin the files and variables of the test", async () => {
+  const files = { "/etc/list": "web" };
+  const config = plugin(async (host) => {
+    const list = await host.file("/etc/list");
+    const key = await host.secret({ env: "KEY" });
+    return {
+      onRequest: ({ request }, next) => {
+        const headers = { set: { list: list.value, key: key.read() } };
+        return next({ request: request.with({ headers }) });
+      },
+    };
+  });
+  await assert.rejects(mount(config, { files }), /the secret KEY: it is not set/);
+  await using own = await mount(config, { files, env: { KEY: "k" } });
+  await own.request();
+  own.write("/etc/list", "web, shop");
+  await own.clock.advance(2_000);
+  await own.request();
+  assert.deepEqual(own.upstream.requests.map((seen) => [seen.header("list"), seen.header("key")]), [
+    ["web", "k"],
+    ["web, shop", "k"],
+  ]);
+});
+
 const V2 = { target: { subset: "v2" } };
 const TARGETS = { v2: [status(202)], "other/v2": [status(203)], spare: [status(204)] };
 

@@ -274,6 +274,16 @@ export interface Host {
   accessLog(format: string | object): (ended: ExchangeSummary) => void;
   /** The compressed bytes; flushes whenever the rest of the body is not there yet. */
   compress(body: Body, coding: "gzip" | "br" | "zstd"): ReadableStream<Uint8Array>;
+  /**
+   * The bytes before compression. A result of more than `limitBytes`, or another coding, breaks the stream:
+   * a hook that does not catch this refuses the message, and does not count as failed. With `br` and `zstd` an
+   * early end is not noticed.
+   */
+  decompress(
+    body: Body,
+    coding: "gzip" | "deflate" | "br" | "zstd",
+    limitBytes: number,
+  ): ReadableStream<Uint8Array>;
   /** Makes a header value with the `%` operators of an access log; `""`: the operators have no value. */
   headerValue(text: string): (args: RequestArgs, response?: HttpResponse) => string;
   /** Makes a map with at most `limit` entries, each for `ttlMs`; the one used longest ago leaves first. */
@@ -291,12 +301,38 @@ export interface Host {
     options?: { readonly survivesUpgrade?: boolean },
   ): Promise<Int32Array<SharedArrayBuffer>>;
   /**
+   * Only in `create`: a file that is read again when it changes. Rejects if it cannot be used now; later the
+   * last good value stays, and a log line names the failure.
+   */
+  file<T = string>(path: string, options?: FileOptions<T>): Promise<WatchedFile<T>>;
+  /** Only in `create`: a secret that is removed from log lines, failures and refusals of plugins. */
+  secret(from: SecretFrom): Promise<Secret>;
+  /**
    * Only in `create`: a service to call, by the name of an upstream (past its plugins), `127.0.0.1:9191` or
    * `unix:///x`. Throws for any other target.
    */
   callee(target: string, options?: { readonly http2?: boolean }): Call;
   /** Runs a task in the background. It restarts with growing pauses if it throws, and ends with `signal`. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
+}
+export interface FileOptions<T> {
+  /** Makes the value from the text; throws if it cannot be used. Absent: the text. */
+  readonly parse?: (text: string) => T;
+  /** Absent: 1 MiB; at most 16 MiB. */
+  readonly limitBytes?: number;
+}
+export interface WatchedFile<T> {
+  /** The last good value. */
+  readonly value: T;
+  /** Called with each later value. */
+  onChange(callback: (value: T) => void): void;
+}
+/** A file, by its absolute path, which is followed; or an environment variable of the proxy. */
+export type SecretFrom = { readonly file: string } | { readonly env: string };
+/** Shown as `(hidden)` wherever it is printed. */
+export interface Secret {
+  /** The value now, without a line end. Read it for each use: the file may have changed. */
+  read(): string;
 }
 /** An entry whose time is over is not found; it counts in `size` until it is looked up or leaves. */
 export interface BoundedMap<V> {

@@ -38,6 +38,18 @@ export interface BodyOwner {
   readonly health: { failed(reason: string): void; passed(): void };
 }
 
+/** The errors of a body that is longer than a limit, or is not what it should be. */
+interface BodyFaults {
+  readonly tooLong: (reason: string) => Error;
+  readonly broken: (reason: string) => Error;
+}
+
+/** Those of a body that a plugin made. */
+export const MADE_FAULTS: BodyFaults = {
+  tooLong: (reason) => new RangeError(reason),
+  broken: (reason) => new TypeError(reason),
+};
+
 const encoder = new TextEncoder();
 
 export class PassingBody implements Body {
@@ -76,8 +88,16 @@ export class PassingBody implements Body {
   }
 
   bytes(limitBytes: number): Promise<Uint8Array<ArrayBuffer>> {
+    return readAll(this.stream(), limitBytes, this.faults.tooLong);
+  }
+
+  get faults(): BodyFaults {
     const { tooLong } = this.#source;
-    return readAll(this.stream(), limitBytes, (reason) => new BrokenBody(tooLong, reason));
+    const broken = tooLong === "request_too_large" ? "request_invalid" : "response_invalid";
+    return {
+      tooLong: (reason) => new BrokenBody(tooLong, reason),
+      broken: (reason) => new BrokenBody(broken, reason),
+    };
   }
 }
 
@@ -119,7 +139,7 @@ export class MadeBody implements Body {
   }
 
   bytes(limitBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-    return readAll(this.stream(), limitBytes, (reason) => new RangeError(reason));
+    return readAll(this.stream(), limitBytes, MADE_FAULTS.tooLong);
   }
 }
 

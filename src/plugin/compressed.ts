@@ -1,12 +1,22 @@
-/** Compresses bodies. Unlike `CompressionStream`, flushes whenever the rest is not there yet. @module */
+/**
+ * Compresses bodies, and undoes it. Unlike `CompressionStream`, flushes whenever the rest is not there yet.
+ *
+ * @module
+ */
 
 import {
   constants,
   createBrotliCompress,
+  createBrotliDecompress,
+  createGunzip,
   createGzip,
+  createInflate,
   createZstdCompress,
+  createZstdDecompress,
+  type Gunzip,
   type Gzip,
 } from "node:zlib";
+import { messageOf } from "../base/mod.ts";
 
 export type Coding = "gzip" | "br" | "zstd";
 
@@ -94,5 +104,85 @@ export function compressed(
       coder?.destroy();
       return reader.cancel(reason);
     },
+  }, { highWaterMark: 0 });
+}
+
+/** The longest window that {@link compressed} bodies of others may ask for, as base 2 logarithm: 8 MiB. */
+const MAX_WINDOW_BITS = 23;
+const DECODERS: Readonly<Record<Coding | "deflate", () => Gunzip>> = {
+  gzip: createGunzip,
+  deflate: () => createInflate() as unknown as Gunzip,
+  br: () => createBrotliDecompress() as unknown as Gunzip,
+  zstd: () => {
+    const params = { [constants.ZSTD_d_windowLogMax]: MAX_WINDOW_BITS };
+    return createZstdDecompress({ params }) as unknown as Gunzip;
+  },
+};
+
+export interface DecompressedOptions {
+  readonly limitBytes: number;
+  /** The error for a result with more bytes, and for a source that is not in that coding. */
+  readonly tooLong: (reason: string) => Error;
+  readonly broken: (reason: string) => Error;
+}
+
+/** Reads `source` only as fast as the result is read. */
+export function decompressed(
+  source: ReadableStream<Uint8Array>,
+  coding: Coding | "deflate",
+  { limitBytes, tooLong, broken }: DecompressedOptions,
+): ReadableStream<Uint8Array> {
+  const reader = source.getReader();
+  let coder: Gunzip | undefined;
+  let output: AsyncIterator<Uint8Array> | undefined;
+  let sourceError: unknown;
+  let isFed = () => {};
+  let length = 0;
+  const feed = async (to: Gunzip) => {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (to.destroyed) return;
+      if (done) return void to.end();
+      // Calls back when all of the chunk is decompressed, for which the reader has to read.
+      await new Promise<void>((resolve) => {
+        isFed = resolve;
+        to.write(value, () => resolve());
+      });
+    }
+  };
+  const start = (): AsyncIterator<Uint8Array> => {
+    const made = coder = DECODERS[coding]();
+    feed(made).catch((error) => {
+      sourceError = error;
+      made.destroy(error instanceof Error ? error : new Error(messageOf(error)));
+    });
+    return made[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
+  };
+  const end = (reason: unknown) => {
+    coder?.destroy();
+    isFed();
+    // The error of an abandoned stream does not matter.
+    reader.cancel(reason).catch(() => {});
+  };
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      output ??= start();
+      let next: IteratorResult<Uint8Array>;
+      try {
+        next = await output.next();
+      } catch (error) {
+        end(error);
+        throw sourceError ?? broken(`body: not ${coding}: ${messageOf(error)}`);
+      }
+      if (next.done) return controller.close();
+      length += next.value.length;
+      if (length > limitBytes) {
+        const error = tooLong(`body: more than ${limitBytes} bytes when decompressed`);
+        end(error);
+        throw error;
+      }
+      controller.enqueue(next.value);
+    },
+    cancel: end,
   }, { highWaterMark: 0 });
 }

@@ -1,15 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
+  brotliCompressSync,
   brotliDecompressSync,
   createBrotliDecompress,
   createGunzip,
   createZstdDecompress,
+  deflateSync,
   gunzipSync,
+  gzipSync,
+  zstdCompressSync,
   zstdDecompressSync,
 } from "node:zlib";
 import { settle } from "../../test/kit/clock/clock.ts";
-import { type Coding, compressed } from "./compressed.ts";
+import { MADE_FAULTS } from "./body.ts";
+import { type Coding, compressed, decompressed } from "./compressed.ts";
 
 const READERS = {
   gzip: { all: gunzipSync, stream: createGunzip },
@@ -92,4 +97,72 @@ test("compressed() fails with its source, and for a source without bytes", async
     start: (controller) => controller.enqueue(5 as never),
   });
   await assert.rejects(compressed(wrong, "gzip").getReader().read(), /chunk/);
+});
+
+const WRITERS = {
+  gzip: gzipSync,
+  deflate: deflateSync,
+  br: brotliCompressSync,
+  zstd: zstdCompressSync,
+};
+const LIMIT = { limitBytes: 1_000_000, ...MADE_FAULTS };
+
+for (
+  const [coding, compress] of Object.entries(WRITERS) as [Coding | "deflate", typeof gzipSync][]
+) {
+  const text = "a line of a page\n".repeat(20_000);
+  const packed = new Uint8Array(compress(text));
+  const split = (size: number) => {
+    const count = Math.ceil(packed.length / size);
+    return source(count, (index) => packed.slice(index * size, (index + 1) * size));
+  };
+
+  test(`decompressed() by ${coding} is the text, from chunks of any size`, async () => {
+    for (const size of [1, 7, packed.length]) {
+      assert.equal(
+        await new Response(decompressed(split(size).stream, coding, LIMIT)).text(),
+        text,
+      );
+    }
+  });
+
+  test(`decompressed() by ${coding} ends at its limit, and reads no more`, async () => {
+    const bomb = new Uint8Array(compress(new Uint8Array(4 * 1024 * 1024)));
+    const { stream, reads } = source(1_000, () => bomb);
+    const reading = new Response(decompressed(stream, coding, LIMIT)).bytes();
+    await assert.rejects(reading, /more than 1000000 bytes when decompressed/);
+    assert.ok(reads.pulls <= 20, `${reads.pulls}`);
+    assert.match(reads.cancelled, /more than 1000000/);
+  });
+
+  test(`decompressed() by ${coding} fails for what is cut off or in another coding`, async () => {
+    if (coding === "gzip" || coding === "deflate") {
+      const cut = source(1, () => packed.slice(0, packed.length / 2 | 0));
+      await assert.rejects(
+        new Response(decompressed(cut.stream, coding, LIMIT)).bytes(),
+        new RegExp(`not ${coding}`),
+      );
+    }
+    const other = source(1, () => bytes("no compressed text at all, and long enough"));
+    await assert.rejects(
+      new Response(decompressed(other.stream, coding, LIMIT)).bytes(),
+      new RegExp(`not ${coding}`),
+    );
+  });
+}
+
+test("decompressed() reads no more than its reader pulls, and fails with its source", async () => {
+  const packed = new Uint8Array(gzipSync(crypto.getRandomValues(new Uint8Array(60_000))));
+  const { stream, reads } = source(1_000, () => packed);
+  const reader = decompressed(stream, "gzip", { ...LIMIT, limitBytes: 1e9 }).getReader();
+  assert.equal(reads.pulls, 0);
+  await reader.read();
+  await settle();
+  assert.ok(reads.pulls <= 8, `${reads.pulls}`);
+  await reader.cancel("enough");
+  assert.equal(reads.cancelled, "enough");
+  const failing = new ReadableStream<Uint8Array>({
+    start: (controller) => controller.error(new Error("oh no")),
+  });
+  await assert.rejects(decompressed(failing, "gzip", LIMIT).getReader().read(), /oh no/);
 });

@@ -6,9 +6,6 @@ import {
   type Clock as ProxyClock,
   compileRegex,
   type Conditions,
-  type Counter,
-  type Gauge,
-  type Histogram,
   type Log as ProxyLog,
   prepareRegexes,
   type Random,
@@ -21,23 +18,30 @@ import type {
   Call,
   Clock,
   ExchangeSummary,
+  FileOptions,
   Host,
   Log,
   LogLine,
   Refusal,
   RefusedAs,
+  Secret,
+  SecretFrom,
   Stats,
+  WatchedFile,
 } from "./api.ts";
-import { MadeBody } from "./body.ts";
+import { MADE_FAULTS, MadeBody, PassingBody } from "./body.ts";
 import { createBoundedMap } from "./bounded_map.ts";
 import { type Callees, PluginCalls } from "./callees.ts";
+import { ownStats } from "./own_stats.ts";
 import { faultOf } from "./source_positions.ts";
-import { type Coding, compressed } from "./compressed.ts";
+import { type Coding, compressed, decompressed } from "./compressed.ts";
 import { fieldsWith } from "./header_list.ts";
 import { EndedExchange, headerValueOf } from "./header_value.ts";
 import { checkStatus, notSent, PluginResponse } from "./messages.ts";
 import type { HookMarks } from "./hook_marks.ts";
+import { withoutSecrets } from "./secrets.ts";
 import type { SharedState } from "./shared_state.ts";
+import { type HostFiles, WatchedFiles } from "./watched_files.ts";
 
 export interface HostDeps {
   readonly log: ProxyLog;
@@ -51,6 +55,8 @@ export interface HostDeps {
   readonly conditions?: Conditions;
   /** Default: no service can be called. */
   readonly callees?: Callees;
+  /** Default: those of the machine. */
+  readonly files?: HostFiles;
   /** Takes a line of the access log, with its line end, and does not block; absent: lines are dropped. */
   readonly takeLine?: (line: string) => void;
 }
@@ -73,6 +79,7 @@ export class PluginHost implements Host {
   readonly clock: Clock;
   readonly listener: string;
   readonly calls: PluginCalls;
+  readonly #files: WatchedFiles;
   readonly #abort = new AbortController();
   readonly #lender: HostDeps;
   readonly #plugin: string;
@@ -87,6 +94,7 @@ export class PluginHost implements Host {
     this.stats = ownStats(plugin, lender.stats);
     this.clock = ownClock(lender.clock);
     this.calls = new PluginCalls(lender.callees);
+    this.#files = new WatchedFiles({ files: lender.files, clock: lender.clock, log: this.log });
   }
 
   get #environment() {
@@ -122,7 +130,7 @@ export class PluginHost implements Host {
   }
 
   refuse(as: RefusedAs, reason: string): Refusal {
-    return notSent(REFUSALS[as], reason) as PluginResponse & Refusal;
+    return notSent(REFUSALS[as], withoutSecrets(reason)) as PluginResponse & Refusal;
   }
 
   accessLog(format: string | object): (ended: ExchangeSummary) => void {
@@ -134,6 +142,15 @@ export class PluginHost implements Host {
 
   compress(body: Body, coding: Coding): ReadableStream<Uint8Array> {
     return compressed(body.stream(), coding);
+  }
+
+  decompress(
+    body: Body,
+    coding: Coding | "deflate",
+    limitBytes: number,
+  ): ReadableStream<Uint8Array> {
+    const { tooLong, broken } = body instanceof PassingBody ? body.faults : MADE_FAULTS;
+    return decompressed(body.stream(), coding, { limitBytes, tooLong, broken });
   }
 
   headerValue(text: string): ReturnType<Host["headerValue"]> {
@@ -160,6 +177,14 @@ export class PluginHost implements Host {
     options?: { readonly survivesUpgrade?: boolean },
   ): Promise<Int32Array<SharedArrayBuffer>> {
     return this.#lender.shared.cells(`${this.#plugin}/${key}`, length, options);
+  }
+
+  file<T = string>(path: string, options?: FileOptions<T>): Promise<WatchedFile<T>> {
+    return this.#files.file(path, options);
+  }
+
+  secret(from: SecretFrom): Promise<Secret> {
+    return this.#files.secret(from);
   }
 
   callee(target: string, { http2 = false }: { readonly http2?: boolean } = {}): Call {
@@ -190,6 +215,7 @@ export class PluginHost implements Host {
   close(): void {
     this.#abort.abort();
     this.calls.close();
+    this.#files.close();
     for (const key of this.#keys) this.#lender.shared.leave(key);
     this.#keys.clear();
   }
@@ -231,81 +257,14 @@ function boundedLog(log: ProxyLog, clock: ProxyClock): Log {
       lines = dropped = 0;
     }
     if (++lines > LINES_PER_SECOND) dropped++;
-    else log[level](String(message), facts);
+    else log[level](withoutSecrets(String(message)), facts && shownFacts(facts));
   };
   return { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
 }
 
-const METRIC = /^[a-z][a-z0-9_]{0,63}$/;
-const MAX_METRICS = 100;
-const SUFFIXES = { counter: "_total", gauge: "", histogram: "_ms" } as const;
-
-interface Cells {
-  readonly counter: Counter;
-  readonly gauge: Gauge;
-  readonly histogram: Histogram;
-}
-
-interface About {
-  readonly help: string;
-  readonly labels?: Spec;
-}
-const MAX_CELLS = 1_000;
-
-function ownStats(plugin: string, stats: ProxyStats): Stats {
-  const names = new Set<string>();
-  const make = <Kind extends keyof Cells>(
-    kind: Kind,
-    name: string,
-    { help, labels = {} }: About,
-  ) => {
-    if (!METRIC.test(name)) throw new TypeError(`metric ${JSON.stringify(name)}: not snake_case`);
-    if (names.add(name).size > MAX_METRICS) {
-      throw new RangeError(`more than ${MAX_METRICS} metrics`);
-    }
-    const all = combinations(labels);
-    const whole = `plugin_${plugin}_${name}${SUFFIXES[kind]}`;
-    const cells = new Map<string, unknown>(
-      all.map((chosen) => [keyOf(labels, chosen), stats[kind](whole, help, chosen)]),
-    );
-    return (chosen: Readonly<Record<string, string>> = {}) => {
-      const cell = cells.get(keyOf(labels, chosen));
-      if (cell) return cell as Cells[Kind];
-      throw new TypeError(`metric ${name}: no such label ${JSON.stringify(chosen)}`);
-    };
-  };
-  return {
-    counter(name, about) {
-      const cellOf = make("counter", name, about);
-      return { add: (count, ...[labels]) => cellOf(labels).add(count) };
-    },
-    gauge(name, about) {
-      const cellOf = make("gauge", name, about);
-      return {
-        add: (count, ...[labels]) => cellOf(labels).add(count),
-        set: (value, ...[labels]) => cellOf(labels).set(value),
-      };
-    },
-    histogram(name, about) {
-      const cellOf = make("histogram", name, about);
-      return { observe: (ms, ...[labels]) => cellOf(labels).observe(ms) };
-    },
-  };
-}
-
-type Spec = Readonly<Record<string, readonly string[]>>;
-
-function combinations(labels: Spec): Readonly<Record<string, string>>[] {
-  let all: Record<string, string>[] = [{}];
-  for (const [name, values] of Object.entries(labels)) {
-    all = all.flatMap((chosen) => values.map((value) => ({ ...chosen, [name]: value })));
-    if (all.length > MAX_CELLS) throw new RangeError(`labels: more than ${MAX_CELLS} combinations`);
-  }
-  return all;
-}
-
-function keyOf(labels: Spec, chosen: Readonly<Record<string, string>>): string {
-  let key = "";
-  for (const name in labels) key += `${chosen[name]}\0`;
-  return key;
+function shownFacts(facts: NonNullable<Parameters<LogLine>[1]>): typeof facts {
+  const shown = Object.entries(facts).map(([name, value]) =>
+    [name, typeof value === "string" ? withoutSecrets(value) : value] as const
+  );
+  return Object.fromEntries(shown);
 }

@@ -1,9 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
-import { silentLog, Stats } from "../base/mod.ts";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { inspect } from "node:util";
+import { createLog, type LogRecord, silentLog, Stats } from "../base/mod.ts";
 import { PluginHost } from "./host.ts";
 import { SharedState } from "./shared_state.ts";
+import { faultOf } from "./source_positions.ts";
 
 function rig() {
   const clock = new FakeClock();
@@ -57,4 +62,127 @@ test("host.stats makes gauges that are set, and histograms of durations", () => 
     ["plugin_shop_lookup_ms", "histogram", {}, 33],
   ]);
   assert.throws(() => gauge.set(1, { of: "c" } as never), /metric depth: no such label/);
+});
+
+/** A host with files and variables of its own; a file that is `null` cannot be read. */
+function fileRig(files: Record<string, string | null>, env: Record<string, string> = {}) {
+  const clock = new FakeClock();
+  const lines: LogRecord[] = [];
+  const log = createLog({
+    clock,
+    holder: { level: "debug" },
+    write: (line) => void lines.push(line),
+  });
+  const host = new PluginHost("shop", "inbound", {
+    log,
+    stats: new Stats(),
+    clock,
+    random: () => 0,
+    shared: new SharedState(),
+    files: {
+      stampOf: (path) => Promise.resolve(files[path] ?? ""),
+      read(path, limitBytes) {
+        const bytes = new TextEncoder().encode(files[path] ?? "");
+        if (files[path] === null) return Promise.reject(new Error("no permission"));
+        return bytes.length > limitBytes
+          ? Promise.reject(new Error("it is too long"))
+          : Promise.resolve(bytes);
+      },
+      env: (name) => env[name],
+    },
+  });
+  return { host, clock, lines, files };
+}
+
+const JSON_FILE = { parse: (text: string): unknown => JSON.parse(text) };
+
+test("host.file() follows a file, and keeps the last good value of one that cannot be used", async () => {
+  const { host, clock, lines, files } = fileRig({ "/a": "[1]" });
+  const file = await host.file("/a", JSON_FILE);
+  const seen: unknown[] = [];
+  file.onChange((value) => seen.push(value));
+  files["/a"] = "[2]";
+  await clock.advance(1_000);
+  assert.deepEqual(file.value, [1], "it may be half written");
+  await clock.advance(1_000);
+  assert.deepEqual([file.value, seen], [[2], [[2]]]);
+  files["/a"] = "[3";
+  await clock.advance(10_000);
+  files["/a"] = null;
+  await clock.advance(10_000);
+  assert.deepEqual([file.value, seen.length], [[2], 1]);
+  const warned = lines.filter(({ level }) => level === "warn");
+  assert.equal(warned.length, 2, "each failure once");
+  assert.match(String(warned[1]?.fields.reason), /no permission/);
+  files["/a"] = "[4]";
+  await clock.advance(2_000);
+  assert.deepEqual(file.value, [4]);
+  host.close();
+  assert.equal(clock.pending, 0);
+});
+
+for (
+  const [what, open, reason] of [
+    ["a relative path", (host) => host.file("a"), /"a": no absolute path/],
+    ["a file that is not there", (host) => host.file("/b"), /Cannot use \/b: no permission/],
+    ["content that does not parse", (host) => host.file("/a", JSON_FILE), /Cannot use \/a: .*JSON/],
+    ["a file that is too long", (host) => host.file("/a", { limitBytes: 2 }), /it is too long/],
+    ["a limit above 16 MiB", (host) => host.file("/a", { limitBytes: 1e9 }), /want a limitBytes/],
+    ["a variable that is not set", (host) => host.secret({ env: "X" }), /secret X: it is not set/],
+    ["an empty secret", (host) => host.secret({ file: "/empty" }), /\/empty: it is empty/],
+    [
+      "more than 16 files",
+      (host) => Promise.all(Array.from({ length: 17 }, () => host.file("/a"))),
+      /more than 16 files and secrets/,
+    ],
+  ] as readonly (readonly [string, (host: PluginHost) => Promise<unknown>, RegExp])[]
+) {
+  test(`host refuses ${what}`, async () => {
+    const { host } = fileRig({ "/a": "text", "/b": null, "/empty": "\n" });
+    await assert.rejects(open(host), reason);
+    host.close();
+  });
+}
+
+test("host.file() reads files of the machine, and no directory", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "postern-host-file-"));
+  const { host, clock } = rig();
+  try {
+    const path = join(directory, "list");
+    await writeFile(path, "one");
+    assert.equal((await host.file(path)).value, "one");
+    await assert.rejects(host.file(path, { limitBytes: 2 }), /it has 3 bytes, more than 2/);
+    await assert.rejects(host.file(directory), /Cannot use /);
+  } finally {
+    host.close();
+    assert.equal(clock.pending, 0);
+    await rm(directory, { recursive: true });
+  }
+});
+
+test("host.secret() is in no log line, failure or refusal, nor is the one that it replaced", async () => {
+  const { host, clock, lines, files } = fileRig({ "/key": "s3cret\n" }, { TOKEN: "t0ken" });
+  const key = await host.secret({ file: "/key" });
+  const token = await host.secret({ env: "TOKEN" });
+  assert.deepEqual([key.read(), token.read()], ["s3cret", "t0ken"]);
+  const shown = () => {
+    lines.length = 0;
+    host.log.info(`with ${key.read()}`, { token: token.read(), old: "s3cret" });
+    const { message, fields } = lines[0] ?? assert.fail("no line");
+    const refusal = host.refuse("denied", `not ${token.read()}`).failure.reason;
+    return [message, fields.token, fields.old, refusal, faultOf(new Error(`bad ${key.read()}`))];
+  };
+  const hidden = ["with (hidden)", "(hidden)", "(hidden)", "not (hidden)", "bad (hidden)"];
+  assert.deepEqual(shown(), hidden);
+  assert.deepEqual([`${key}`, JSON.stringify({ key }), inspect(key)], [
+    "(hidden)",
+    '{"key":"(hidden)"}',
+    "(hidden)",
+  ]);
+  files["/key"] = "n3w";
+  await clock.advance(2_000);
+  assert.equal(key.read(), "n3w");
+  assert.deepEqual(shown(), hidden);
+  host.close();
+  assert.equal(faultOf(new Error("bad s3cret n3w t0ken")), "bad s3cret n3w t0ken");
 });

@@ -55,6 +55,7 @@ export {
 export { HeaderList } from "./header_list.ts";
 export { EndedExchange, RECORD, type RecordedExchange } from "./header_value.ts";
 export type { HostDeps } from "./host.ts";
+export type { HostFiles } from "./watched_files.ts";
 export type { RoutePlugins } from "./instances.ts";
 export {
   type CellContents,

@@ -1,6 +1,7 @@
 /** Finds the position of an error in a plugin's files, by the source map of the bundle. @module */
 
 import { messageOf } from "../base/mod.ts";
+import { withoutSecrets } from "./secrets.ts";
 
 /** Source map 3, with the sources' texts. Without `mappings` each source is run as it is. */
 interface CodeMap {
@@ -50,7 +51,7 @@ export function rememberPlaces(file: string, json: string, index = 0): void {
 
 /** The message of an error; for a plugin from a file also the position and its line. */
 export function faultOf(error: unknown): string {
-  const message = messageOf(error);
+  const message = withoutSecrets(messageOf(error));
   const place = placeOf(error);
   if (!place) return message;
   const { path, line, column, text } = place;

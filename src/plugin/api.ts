@@ -127,6 +127,7 @@ export type MessageChange = {
 export interface HttpResponse {
   readonly status: number;
   readonly headers: Headers;
+  /** `null` also where an upgrade is accepted (101): plugins see and change none of its bytes. */
   readonly body: Body | null;
   /** The endpoint that answered; `null`: the proxy or a plugin did. */
   readonly endpoint: Endpoint | null;
@@ -201,6 +202,9 @@ export type ExchangeSummary = {
   readonly status: number;
   readonly attempts: number;
   readonly durationMs: number;
+  /** Bytes of the bodies, and of the connection after an upgrade: from the caller, and to it. */
+  readonly receivedBytes: number;
+  readonly sentBytes: number;
   /** `""`: nothing failed. */
   readonly code: string;
   readonly endpoint: Endpoint | null;

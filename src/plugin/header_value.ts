@@ -61,6 +61,8 @@ export class EndedExchange implements ExchangeSummary {
   readonly code: string;
   readonly attempts: number;
   readonly durationMs: number;
+  readonly receivedBytes: number;
+  readonly sentBytes: number;
   readonly endpoint: Endpoint | null;
   readonly #record: ExchangeRecord;
 
@@ -70,6 +72,8 @@ export class EndedExchange implements ExchangeSummary {
     this.code = record.code ?? "";
     this.attempts = record.attempts;
     this.durationMs = record.endAt - record.startedAt;
+    this.receivedBytes = record.receivedBytes;
+    this.sentBytes = record.sentBytes;
     this.endpoint = record.upstreamHost === "" ? null : { address: record.upstreamHost };
     this.#record = record;
   }

@@ -92,16 +92,20 @@ export class PluginResponse implements HttpResponse {
   readonly body: MessageBody | null;
   readonly endpoint: Endpoint | null;
   readonly failure: ResponseFailure | null;
+  readonly #acceptsUpgrade: boolean;
   #headers: HeaderList | undefined;
 
   constructor(head: ResponseHead, body: MessageBody | null, by: {
     readonly endpoint: Endpoint | null;
     readonly failure: ResponseFailure | null;
+    /** Its connection is upgraded, and carries bytes from then on; default: false. */
+    readonly acceptsUpgrade?: boolean;
   }) {
     this.head = head;
     this.body = body;
     this.endpoint = by.endpoint;
     this.failure = by.failure;
+    this.#acceptsUpgrade = by.acceptsUpgrade ?? false;
   }
 
   get status(): number {
@@ -117,12 +121,19 @@ export class PluginResponse implements HttpResponse {
     const { status = head.status } = change;
     if (status !== head.status) checkStatus(status);
     const body = change.body === undefined ? this.body : bodyOf(change.body);
+    const acceptsUpgrade = this.#acceptsUpgrade && status === head.status;
+    if (acceptsUpgrade && body !== null) {
+      throw new TypeError(
+        "body: the response accepts an upgrade, whose bytes plugins cannot change",
+      );
+    }
     const length = body === this.body ? head.length : lengthOf(body);
     const fields = fieldsWith(head.fields, change.headers);
     // A plugin that changes the status or body of a failure has answered in its place.
     const isSame = status === head.status && body === this.body;
     const failure = isSame ? this.failure : null;
-    return new PluginResponse({ status, length, fields }, body, { endpoint, failure });
+    const by = { endpoint, failure, acceptsUpgrade };
+    return new PluginResponse({ status, length, fields }, body, by);
   }
 }
 

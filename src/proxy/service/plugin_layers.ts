@@ -101,6 +101,8 @@ export class PluginLayers
   #readBytes = 0;
   #responsePump: Pump | undefined;
   #tunnel: Stream | undefined;
+  /** The attempt was answered with an accepted upgrade. */
+  #isUpgrade = false;
   #isAnswered = false;
   /** The layer that holds the exchange, and for how many ticks in a row. */
   #holding: { readonly by: Layer; ticks: number } | undefined;
@@ -244,6 +246,7 @@ export class PluginLayers
     const upstream = this.#attempt;
     this.#attempt = undefined;
     this.#connection = undefined;
+    this.#isUpgrade = false;
     this.#requestPump?.stop();
     this.#requestPump = undefined;
     if (!upstream) return;
@@ -292,8 +295,11 @@ export class PluginLayers
       if (!ends) return this.#answerMade(head, body);
       body.discard();
     }
-    // The body of the attempt was dropped.
-    if (body === null && this.#responsePassing) this.#abandonAttempt();
+    // The body of the attempt was dropped, or the upgrade that it accepted.
+    const isDropped = this.#isUpgrade
+      ? !opensTunnel(this.#request.request, head.status)
+      : this.#responsePassing !== undefined;
+    if (body === null && isDropped) this.#abandonAttempt();
     const tunnel = this.#tunnel;
     this.#caller.responded(head, ends);
     tunnel?.resume();
@@ -416,12 +422,16 @@ export class PluginLayers
     const upstream = this.#attempt;
     const sending = this.#sending;
     if (!upstream || !sending) return;
-    const body = this.#responsePassing = ends ? undefined : new PassingBody(this, head.length);
+    const acceptsUpgrade = this.#isUpgrade = opensTunnel(this.#request.request, head.status);
+    const body = this.#responsePassing = ends || acceptsUpgrade
+      ? undefined
+      : new PassingBody(this, head.length);
     const endpoint = this.#connection ? { address: this.#connection.reached.host } : null;
-    sending.outcome.settle(new PluginResponse(head, body ?? null, { endpoint, failure: null }));
+    const by = { endpoint, failure: null, acceptsUpgrade };
+    sending.outcome.settle(new PluginResponse(head, body ?? null, by));
     if (this.#isAnswered || this.#attempt !== upstream || this.#responseOpened) return;
     // A plugin holds the response.
-    if (opensTunnel(this.#request.request, head.status)) {
+    if (acceptsUpgrade) {
       this.#tunnel = upstream.tunnel();
       this.#tunnel?.pause();
     } else upstream.pause();

@@ -441,37 +441,6 @@ for (
   });
 }
 
-for (const waits of [false, true]) {
-  test(`an upgrade passes a plugin that ${waits ? "waits" : "does not wait"}`, async () => {
-    await using path = await start(with_(
-      waits
-        ? async (_, next) => {
-          const response = await next();
-          await settle();
-          return response.with({ headers: { set: { by: "own" } } });
-        }
-        : (_, next) =>
-          next({ response: (response) => response.with({ headers: { set: { by: "own" } } }) }),
-    ));
-    const caller = call(path);
-    caller.send("GET / HTTP/1.1\r\nHost: db\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n");
-    await settle();
-    const app = path.engine.lastDial.connect();
-    await settle();
-    app.send("HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\nfirst");
-    await settle();
-    await settle();
-    const answer = taken(caller);
-    assert.match(answer, /^HTTP\/1.1 101 .*by: own.*first$/s);
-    taken(app);
-    caller.send("second");
-    await settle();
-    assert.equal(taken(app), "second");
-    caller.connection.reset();
-    await settle();
-  });
-}
-
 test("the access log shows a response of an endpoint as via_upstream, even with a body of a plugin", async () => {
   const lines: string[] = [];
   const accessLog = {

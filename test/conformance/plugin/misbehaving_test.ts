@@ -126,7 +126,15 @@ const KINDS: Readonly<Record<string, readonly [make: (host: Host) => OnRequest, 
       return next();
     }, /more than 100 keys/],
     "logs an exchange of its own making": [(host) => (_, next) => {
-      host.accessLog("")({ status: 200, code: "", attempts: 1, durationMs: 0, endpoint: null });
+      host.accessLog("")({
+        status: 200,
+        code: "",
+        attempts: 1,
+        durationMs: 0,
+        receivedBytes: 0,
+        sentBytes: 0,
+        endpoint: null,
+      });
       return next();
     }, /not told by onEnd/],
     "starts more tasks than it may": [(host) => (_, next) => {

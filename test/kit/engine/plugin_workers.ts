@@ -172,5 +172,7 @@ const SUMMARY: ExchangeSummary = {
   code: "",
   attempts: 1,
   durationMs: 0,
+  receivedBytes: 0,
+  sentBytes: 0,
   endpoint: null,
 };

@@ -77,3 +77,19 @@ test("admin / counts open requests of HTTP connections", async () => {
     Promise.resolve([1, 2].map((open) => ({ ...first, connections: carrying(open) })));
   assert.match(await (await ask("/")).text(), /Open requests<\/dt>\s*<dd>3</);
 });
+
+test("admin / names the time that its numbers are of", async () => {
+  const { view, ask } = admin();
+  await view.clock.advance(5_000);
+  const read = async () => (await (await ask("/")).text()).replace(/\s+/g, " ");
+  const first = await read();
+  assert.match(first, /<dt>Inbound, \S+ since the start<\/dt>/);
+  assert.match(first, /Denied, refused or failed <small>since the start/);
+  await view.clock.advance(4_000);
+  const later = await read();
+  for (
+    const title of [/<dt>Inbound, last 4 s</, /Traffic <small>last 4 s</, /Upstreams <small>l/]
+  ) {
+    assert.match(later, title);
+  }
+});

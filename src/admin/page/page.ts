@@ -25,7 +25,7 @@ import {
 import { certificatesSection, intentionsSection, secretsSection } from "./trust_sections.ts";
 import { upstreamsSection } from "./upstreams_section.ts";
 import { mapSection, peersSection } from "./topology.ts";
-import { countText, errorLevel, latencyText, percentText, rateText } from "./texts.ts";
+import { countText, errorLevel, latencyText, percentText, periodText, rateText } from "./texts.ts";
 import { flowKey, type FlowShown, NO_FLOW, TrafficHistory } from "./traffic_history.ts";
 import type { Level } from "./upstreams_shown.ts";
 
@@ -138,8 +138,9 @@ function troublesSection({ troubles }: PageData): Html | "" {
 }
 
 function figures(data: PageData): Html {
-  const { connections, upstreams, certificates: { rows: [first] }, traffic: { flows }, atMs } =
-    data;
+  const { connections, upstreams, certificates: { rows: [first] }, traffic, atMs } = data;
+  const { flows } = traffic;
+  const period = periodText(traffic);
   const usable = upstreams.rows.filter(({ state }) => state.level !== "bad").length;
   const all = upstreams.rows.length + upstreams.more;
   const figure = (name: string, value: Html | string, level: Level = "idle") =>
@@ -152,7 +153,7 @@ function figures(data: PageData): Html {
   const flowFigure = (side: "in" | "out", flow: FlowShown = NO_FLOW) =>
     html`
       <div class="flows">
-        <dt>${side === "in" ? "Inbound" : "Outbound"}</dt>
+        <dt>${side === "in" ? "Inbound" : "Outbound"}, ${period}</dt>
         <dd>${rateText(flow.perSecond)}<small> per second</small></dd>
         <dd class="${errorLevel(flow)}">${percentText(flow.errorShare)}<small> errors</small></dd>
         <dd>${flow.perSecond === 0 ? "-" : latencyText(flow.p99Ms)}<small> p99</small></dd>

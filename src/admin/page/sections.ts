@@ -54,7 +54,7 @@ export function pluginsSection({ plugins }: PageData): Html | "" {
   if (plugins.length === 0) return "";
   return panel(
     "plugins",
-    "Plugins",
+    html`Plugins <small>since each was loaded</small>`,
     table(
       "Plugins of every listener",
       [
@@ -120,10 +120,10 @@ export function factsSection({ facts }: PageData): Html {
 export function refusalsSection({ refusals: { rows, more }, atMs }: PageData): Html {
   return panel(
     "refusals",
-    "Refusals",
-    rows.length === 0 ? html`<p class="empty">Nothing has been refused.</p>` : [
+    html`Denied, refused or failed <small>since the start, the newest first</small>`,
+    rows.length === 0 ? html`<p class="empty">Nothing was denied, and nothing has failed.</p>` : [
       table(
-        "Refused requests and connections, newest first",
+        "Requests and connections that were denied or refused, or that no instance took, newest first",
         [{ name: "caller" }, { name: "reason" }, { name: "times", kind: "number" }],
         rows.map((
           { at, caller, direction, listener, code, rule, deniedBy, path, status, count },
@@ -148,10 +148,10 @@ export function refusalsSection({ refusals: { rows, more }, atMs }: PageData): H
 export function slowSection({ slow: { rows, more }, atMs }: PageData): Html {
   return panel(
     "slow",
-    "Slow requests",
-    rows.length === 0 ? html`<p class="empty">No request has ended in the last minutes.</p>` : [
+    html`Slow requests <small>last 5 minutes</small>`,
+    rows.length === 0 ? html`<p class="empty">No request has ended in this time.</p>` : [
       table(
-        "The slowest requests of the last minutes",
+        "The slowest requests of the last 5 minutes",
         [{ name: "request" }, { name: "status", kind: "number" }, { name: "took", kind: "number" }],
         rows.map(({ at, caller, upstream, method, path, status, durationMs, endpoint }, index) => ({
           key: `${index}`,

@@ -1,12 +1,21 @@
 /** Numbers as the page at `/` writes them: three digits at most, with their unit. @module */
 
 import { formatSpanMs } from "../../base/mod.ts";
-import type { FlowShown } from "./traffic_history.ts";
+import type { FlowShown, TrafficShown } from "./traffic_history.ts";
 import type { Level } from "./upstreams_shown.ts";
 
 /** `850 ms`, `12s`, `3h12m`. */
 export function spanText(ms: number): string {
   return ms < 1_000 ? `${Math.round(ms)} ms` : formatSpanMs(ms);
+}
+
+/** What rates and latencies are of: `last 10 s`, `12s since the start`. */
+export function periodText(
+  { periodMs, isWhole }: Pick<TrafficShown, "periodMs" | "isWhole">,
+): string {
+  return isWhole
+    ? `${spanText(periodMs)} since the start`
+    : `last ${Math.round(periodMs / 1_000)} s`;
 }
 
 /** `0 B`, `1.2 kB`, `340 MB`. */

@@ -4,7 +4,7 @@ import { html } from "hono/html";
 import type { PeerProxy } from "../view.ts";
 import type { PageData } from "./page_data.ts";
 import type { Html } from "./panel.ts";
-import { errorLevel, latencyText, percentText, rateText, spanText } from "./texts.ts";
+import { errorLevel, latencyText, percentText, periodText, rateText } from "./texts.ts";
 import { flowKey, type FlowShown } from "./traffic_history.ts";
 import type { StateShown } from "./upstreams_shown.ts";
 
@@ -26,12 +26,9 @@ export function mapSection(data: PageData): Html {
     ...calling.length === 0 ? ["uncalled"] : [],
     ...upstreams.rows.length === 0 ? ["alone"] : [],
   ];
-  const period = traffic.isWhole
-    ? `since the start, ${spanText(traffic.periodMs)} ago`
-    : `over the last ${Math.round(traffic.periodMs / 1_000)} s`;
   return html`
     <section class="panel wide" aria-labelledby="map">
-      <h2 id="map">Traffic <small>${period}</small></h2>
+      <h2 id="map">Traffic <small>${periodText(traffic)}</small></h2>
       <div class="map">
         <h3>Callers</h3>
         ${nodes(calling, {
@@ -145,7 +142,7 @@ export function peersSection({ peers }: PageData): Html | "" {
   if (peers.length === 0) return "";
   return html`
     <section class="panel wide" aria-labelledby="peers">
-      <h2 id="peers">Other proxies of this machine</h2>
+      <h2 id="peers">Other proxies of this machine <small>rates of the last 1 to 2 minutes</small></h2>
       <ul class="peers">${peers.map(peerNode)}</ul>
     </section>
   `;

@@ -96,14 +96,14 @@ function expiryText(certificate: NonNullable<SecretStatus["certificate"]>, nowMs
 const ACTIONS = { allow: "ok", deny: "bad" } as const;
 
 export function intentionsSection({ intentions: { rows, more }, defaultAction }: PageData): Html {
-  return panel("intentions", "Intentions in force", [
+  return panel("intentions", html`Intentions in force <small>requests since the start</small>`, [
     rows.length === 0 ? "" : table(
       "Intentions in force, the first match decides",
       [
         { name: "source" },
         { name: "action" },
         { name: "requests", kind: "number" },
-        { name: "refused lately", kind: "number less" },
+        { name: "of the last refusals", kind: "number less" },
       ],
       rows.map(({ source, action, rule, requests, refused }, at) => ({
         key: `${rule} ${at}`,

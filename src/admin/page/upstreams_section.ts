@@ -12,12 +12,13 @@ import {
   panel,
   table,
 } from "./panel.ts";
+import { periodText } from "./texts.ts";
 import type { UpstreamShown } from "./upstreams_shown.ts";
 
-export function upstreamsSection({ upstreams: { rows, more } }: PageData): Html {
+export function upstreamsSection({ upstreams: { rows, more }, traffic }: PageData): Html {
   return panel(
     "upstreams",
-    "Upstreams",
+    html`Upstreams <small>${periodText(traffic)}</small>`,
     rows.length === 0
       ? html`<p class="empty">This service declares no upstream.</p>`
       : [...rows.map(upstreamShown), moreText(more, "/clusters")],

@@ -2,6 +2,8 @@
 
 import { type Context, Hono } from "hono";
 import { formatAddress, LOG_LEVELS, messageOf } from "../base/mod.ts";
+import type { PluginView } from "../proxy/mod.ts";
+import { upstreamLabel } from "../snapshot/mod.ts";
 import { configDump } from "./config_dump.ts";
 import { clusterStatusesJson, clusterStatusLines } from "./envoy/clusters.ts";
 import { listenerStatusesJson, listenersText } from "./envoy/listeners.ts";
@@ -209,10 +211,7 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
   });
   app.get("/plugins", async (context) => {
     const { plugins } = await merged();
-    const shown = plugins.map(({ lastFailure, ...plugin }) => {
-      const at = lastFailure && new Date(lastFailure.atMs).toISOString();
-      return { ...plugin, lastFailure: lastFailure && { reason: lastFailure.reason, at } };
-    });
+    const shown = plugins.map((plugin) => pluginRow(plugin, view));
     const refused = view.refused().filter(({ what }) => /^plugins(?: of |$)/.test(what))
       .map(({ what, reason }) => ({ what, reason }));
     return json(context, { plugins: shown, ...refused.length > 0 && { refused } });
@@ -286,6 +285,17 @@ const HEADERS = {
     "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
     "frame-ancestors 'none'",
 } as const;
+
+/** With the label of the upstream that it stands at; `""`: it is for callers of this service. */
+function pluginRow({ lastFailure, ...plugin }: PluginView, view: Pick<AdminView, "snapshot">) {
+  const upstream = view.snapshot()?.upstreams[plugin.listener];
+  const at = lastFailure && new Date(lastFailure.atMs).toISOString();
+  return {
+    ...plugin,
+    upstream: upstream ? upstreamLabel(upstream) : "",
+    lastFailure: lastFailure && { reason: lastFailure.reason, at },
+  };
+}
 
 function refusal(context: Context<Env>, rules: GuardRules): Response | undefined {
   const { req } = context;

@@ -17,6 +17,13 @@ test("admin /plugins adds up the workers and shows the worst state of each plugi
     plugins: [{
       listener: "inbound",
       name: "own",
+      at: "inbound.plugins[0]",
+      use: "consul-kv:plugins/own",
+      source: "consul-kv",
+      sha256: "ab12",
+      pinned: true,
+      upstream: "",
+      routes: ["routes[0]"],
       phase: "filter",
       onFailure: "skip",
       generation: 7,

@@ -77,8 +77,10 @@ export function listenerEvents(before: Snapshot, after: Snapshot): NewEvent[] {
     events.push({ kind: "listener", subject: "access log", text });
   }
   const came = Object.entries(after.pluginCode).filter(([key]) => !before.pluginCode[key]);
-  for (const [, { path }] of came) {
-    events.push({ kind: "plugin", subject: path, text: `code of ${path} loaded` });
+  const digests = digestsOf(after);
+  for (const [key, { path }] of came) {
+    const text = `code of ${path} loaded${digestText(digests.get(key))}`;
+    events.push({ kind: "plugin", subject: path, text });
   }
   return events.length <= LISTENERS_SHOWN ? events : [{
     kind: "listener",
@@ -148,18 +150,41 @@ function limitTexts(was: object, now: object, names: Readonly<Record<string, str
   });
 }
 
+/** By the key of the code. */
+function digestsOf({ inbound, upstreams, edges }: Snapshot): ReadonlyMap<string, string> {
+  const parts = [inbound, upstreams, edges].flatMap((parts): readonly ListenerPart[] =>
+    Object.values(parts)
+  );
+  return new Map(
+    parts.flatMap(({ plugins = [] }) => plugins)
+      .flatMap(({ file }) => file ? [[file.code, file.digest] as const] : []),
+  );
+}
+
+const DIGEST_CHARS = 12;
+
+/** The first digits tell digests apart; `/plugins` has all of them. */
+function digestText(digest: string | undefined): string {
+  return digest === undefined ? "" : ` (sha256 ${digest.slice(0, DIGEST_CHARS)})`;
+}
+
 /** Names only: a plugin's configuration may hold secrets. */
 function pluginText(was: readonly PluginUse[], now: readonly PluginUse[]): string {
-  const names = (uses: readonly PluginUse[]) => uses.map(({ plugin }) => plugin);
+  const names = (uses: readonly PluginUse[]) =>
+    uses.map(({ plugin, file }) => plugin + digestText(file?.digest));
   const [old, next] = [names(was), names(now)];
   const texts = [
     ...next.filter((name) => !old.includes(name)).map((name) => `${name} added`),
     ...old.filter((name) => !next.includes(name)).map((name) => `${name} removed`),
-    ...now.filter((use) => was.some((one) => one.plugin === use.plugin && !sameUse(one, use)))
+    ...now.filter((use) => was.some((one) => isSameCode(one, use) && !sameUse(one, use)))
       .map(({ plugin }) => `${plugin} configured again`),
   ];
   if (texts.length === 0 && !sameContent(old, next)) return "another order";
   return [...new Set(texts)].join(", ");
+}
+
+function isSameCode(a: PluginUse, b: PluginUse): boolean {
+  return a.plugin === b.plugin && a.file?.digest === b.file?.digest;
 }
 
 function sameUse(a: PluginUse, b: PluginUse): boolean {

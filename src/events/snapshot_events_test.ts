@@ -6,7 +6,7 @@ import type { Endpoint } from "../balance/mod.ts";
 import type { Intention } from "../policy/mod.ts";
 import type { PublishEffect } from "../proxy/mod.ts";
 import { inboundHttp } from "../source/parts/http_rules.ts";
-import type { ChainPart, ChainRoute, Snapshot, TargetPart } from "../snapshot/mod.ts";
+import type { ChainPart, ChainRoute, PluginUse, Snapshot, TargetPart } from "../snapshot/mod.ts";
 import { snapshotEvents } from "./snapshot_events.ts";
 
 const CA = createAuthority();
@@ -115,6 +115,20 @@ function resolversOf(change: (resolver: Resolver) => Resolver): ChainPart["resol
 }
 
 type Resolver = ChainPart["resolvers"][string];
+
+function pluginUse(code: string, config: unknown): PluginUse {
+  const plugin = code === "c" ? "./c.ts" : "consul-kv:own";
+  const file = { code, digest: code.repeat(64), allow: [] };
+  return { plugin, file, config, onFailure: "refuse", at: "" };
+}
+
+function withPlugins(plugins: readonly PluginUse[], version: number): Snapshot {
+  assert.ok(INBOUND);
+  const part = { version: 1, text: "", map: "", libraries: [] };
+  const code = plugins.map(({ plugin, file }) => [file?.code ?? "", { ...part, path: plugin }]);
+  const inbound = { inbound: { ...INBOUND, version, plugins } };
+  return changed({ inbound, pluginCode: Object.fromEntries(code) });
+}
 
 const DENY_WEB = intention("web", "deny");
 const ENDED: PublishEffect = {
@@ -391,6 +405,17 @@ for (
         },
       }),
       ["info plugin [inbound] plugins of inbound: rate_limit added"],
+    ],
+    [
+      "a plugin of another digest, and one that is configured again",
+      withPlugins([pluginUse("b", { limit: 2 }), pluginUse("c", {})], 1_001),
+      [
+        "info plugin [inbound] plugins of inbound: consul-kv:own (sha256 bbbbbbbbbbbb) added, " +
+        "consul-kv:own (sha256 aaaaaaaaaaaa) removed, ./c.ts configured again",
+        "info plugin [consul-kv:own] code of consul-kv:own loaded (sha256 bbbbbbbbbbbb)",
+      ],
+      [],
+      withPlugins([pluginUse("a", { limit: 1 }), pluginUse("c", { limit: 1 })], 1_000),
     ],
     [
       "a renewed certificate",

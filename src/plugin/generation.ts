@@ -17,6 +17,7 @@ import {
   findRouteOf,
   type GenerationOptions,
   type PluginInstance,
+  type PluginOrigin,
   type RouteLookup,
   type RoutePath,
   routePathsOf,
@@ -30,9 +31,13 @@ import { PHASES } from "./definition.ts";
 import type { LastFailure } from "./plugin_health.ts";
 
 /** A plugin of a generation, as the admin server shows it. */
-export interface PluginView {
+export interface PluginView extends Partial<PluginOrigin> {
   readonly listener: string;
   readonly name: string;
+  /** Its place in the configuration: `inbound.plugins[0]`. */
+  readonly at: string;
+  /** Names of the routes that configure it. */
+  readonly routes: readonly string[];
   readonly phase: Phase;
   readonly onFailure: "refuse" | "skip";
   readonly generation: number;
@@ -256,13 +261,25 @@ export class Generation {
     return this.#closed.promise;
   }
 
+  #routesOf(plugin: string): readonly string[] {
+    const hasIt = (configs: object) => Object.hasOwn(configs, plugin);
+    return this.#options.routes
+      .filter(({ configs, splits }) =>
+        splits ? splits.some((split) => hasIt(split.configs)) : hasIt(configs)
+      )
+      .map(({ route }) => route.name);
+  }
+
   views(): PluginView[] {
     const { listener, number = 0 } = this.#options;
-    return this.#instances.map(({ place: { definition, onFailure }, health, isUnused }) => ({
+    return this.#instances.map(({ place, health, isUnused }) => ({
       listener,
-      name: definition.name,
-      phase: definition.phase,
-      onFailure,
+      name: place.definition.name,
+      at: place.at,
+      ...place.origin,
+      routes: this.#routesOf(place.definition.name),
+      phase: place.definition.phase,
+      onFailure: place.onFailure,
       generation: number,
       state: this.#isRetired
         ? "draining"

@@ -8,7 +8,7 @@ import { faultOf } from "./source_positions.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import { type HookMark, keyOf } from "./hook_marks.ts";
 import type { HostDeps } from "./host.ts";
-import { CREATE_LIMIT_MS, type RoutePlugins, within } from "./instances.ts";
+import { CREATE_LIMIT_MS, originOf, type RoutePlugins, within } from "./instances.ts";
 import { type AnyPlugin, configOf } from "./definition.ts";
 import { removeHealthStats } from "./plugin_health.ts";
 
@@ -122,8 +122,8 @@ export class Generations {
       const importMs = mark && clock.monotonic() - startedMs;
       const definition = as === undefined ? own : renamed(own, as);
       mark?.named(definition.name);
-      const origin = file ? { mark, ...importMs && { importMs } } : { builtIn: own.name };
-      return { definition, config, ...origin, onFailure, isForAll, at };
+      const loaded = file ? { mark, ...importMs && { importMs } } : { builtIn: own.name };
+      return { definition, config, ...loaded, origin: originOf(use), onFailure, isForAll, at };
     })).catch((error) => {
       for (const mark of marks) mark?.close();
       throw error;

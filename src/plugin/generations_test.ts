@@ -24,7 +24,13 @@ function codeOf(path: string, name: string, create = ""): PluginCodePart {
 
 function useOf(code: string, listener: string): PluginUse {
   const at = `${listener}.plugins[0]`;
-  return { plugin: `./${code}.ts`, file: { code, allow: [] }, config: {}, onFailure: "refuse", at };
+  return {
+    plugin: `./${code}.ts`,
+    file: { code, digest: `digest of ${code}`, allow: [] },
+    config: {},
+    onFailure: "refuse",
+    at,
+  };
 }
 
 const wantedOf = (uses: Readonly<Record<string, PluginUse>>): PluginsOf =>

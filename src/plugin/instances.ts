@@ -1,6 +1,7 @@
 /** Creates the plugins of a generation one after the other, and closes them in reverse order. @module */
 
 import { ProxyError } from "../base/mod.ts";
+import type { PluginUse } from "../snapshot/mod.ts";
 import type { FindRoute, Plugin, Route } from "./api.ts";
 import { stopTimers } from "./code.ts";
 import { faultOf } from "./source_positions.ts";
@@ -14,6 +15,8 @@ export interface ListedPlugin {
   readonly config: unknown;
   /** The plugin's own name, if it is part of the executable. */
   readonly builtIn?: string;
+  /** Absent: a test made it. */
+  readonly origin?: PluginOrigin;
   /** `skip`: a request continues without the plugin if it fails. */
   readonly onFailure: "refuse" | "skip";
   /** See `isForAll` of `PluginUse` in the snapshot; default: false. */
@@ -24,6 +27,25 @@ export interface ListedPlugin {
   readonly mark?: HookMark | undefined;
   /** The part of the time limit of `create` that the import has taken; default: 0. */
   readonly importMs?: number;
+}
+
+/** Where the code of a plugin comes from. */
+export interface PluginOrigin {
+  /** `use`, as written in the configuration. */
+  readonly use: string;
+  readonly source: "built-in" | "file" | "bundle" | "consul-kv" | "https";
+  /** Digest of the sources or the bundle; `null`: it is part of the executable. */
+  readonly sha256: string | null;
+  /** The configuration demands this digest. */
+  readonly pinned: boolean;
+}
+
+export function originOf({ plugin: use, file }: PluginUse): PluginOrigin {
+  if (!file) return { use, source: "built-in", sha256: null, pinned: false };
+  const [, remote] = /^(consul-kv|https):/.exec(use) ?? [];
+  const local = use.endsWith(".bundle") ? "bundle" : "file";
+  const source = remote === "consul-kv" || remote === "https" ? remote : local;
+  return { use, source, sha256: file.digest, pinned: file.isPinned === true };
 }
 
 export interface RoutePlugins {

@@ -130,6 +130,10 @@ export interface PluginUse {
 export interface PluginFile {
   /** Key into {@link Snapshot.pluginCode}. */
   readonly code: string;
+  /** SHA-256 of the sources, or of the remote bundle, in hexadecimal digits. */
+  readonly digest: string;
+  /** The configuration demands this digest. */
+  readonly isPinned?: true;
   /** Node modules that it may import: `node:crypto`. */
   readonly allow: readonly string[];
 }

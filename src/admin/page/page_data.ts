@@ -85,6 +85,8 @@ export interface ConnectionRow
 
 export interface PluginShown extends Pick<PluginView, "name" | "listener" | "exchanges"> {
   readonly phase: string;
+  /** `consul-kv:plugins/shop, sha256 0123456789ab`. */
+  readonly origin: string;
   readonly failures: number;
   readonly state: StateShown;
   readonly lastFailure: string;
@@ -267,10 +269,12 @@ const PLUGIN_LEVELS = { serving: "ok", draining: "idle", broken: "bad", unused: 
 
 function pluginShown(plugin: PluginView): PluginShown {
   const { name, listener, phase, exchanges, failures, state, lastFailure } = plugin;
+  const { use = "", source = "", sha256 } = plugin;
   return {
     name,
     listener,
     phase,
+    origin: sha256 ? `${use}, sha256 ${sha256.slice(0, 12)}` : source,
     exchanges,
     failures,
     state: { level: PLUGIN_LEVELS[state], word: state },

@@ -63,10 +63,13 @@ export function pluginsSection({ plugins }: PageData): Html | "" {
         { name: "exchanges", kind: "number" },
         { name: "failures", kind: "number" },
       ],
-      plugins.map(({ name, listener, phase, state, exchanges, failures, lastFailure }, at) => ({
+      plugins.map((
+        { name, listener, phase, origin, state, exchanges, failures, lastFailure },
+        at,
+      ) => ({
         key: `${listener} ${name} ${at}`,
         cells: [
-          html`${name}<span class="sub">${phase}, ${listener}</span>`,
+          html`${name}<span class="sub">${phase}, ${listener}</span><span class="sub">${origin}</span>`,
           html`${mark(state)}${
             lastFailure === "" ? "" : html`<span class="sub bad">${lastFailure}</span>`
           }`,

@@ -16,7 +16,7 @@ import { Rollout, type RolloutMember } from "./rollout.ts";
 
 const useOf = (plugin: string, at: string): PluginUse => ({
   plugin: `./${plugin}.ts`,
-  file: { code: plugin, allow: [] },
+  file: { code: plugin, digest: `digest of ${plugin}`, allow: [] },
   config: {},
   onFailure: "refuse",
   at,

@@ -226,7 +226,7 @@ test("assemble() keeps the public listener closed until its plugins can be used,
   assert.deepEqual(closed.warming, ["inbound: plugins that can be used: no such file"]);
   const use = {
     plugin: "/a.ts",
-    file: { code: "k", allow: [] },
+    file: { code: "k", digest: "d1", allow: [] },
     config: {},
     onFailure: "refuse" as const,
     at: "postern_plugins[0]",

@@ -141,7 +141,7 @@ export class PluginReader {
         this.problems.push({ path: [...at, "sha256"], message });
         return entry;
       }
-      return this.#taken(entry, { text, map, libraries, outside, path });
+      return this.#taken(entry, { text, map, digest, libraries, outside, path });
     } catch (error) {
       const message = `names a plugin that cannot be loaded:\n    ${messageOf(error)}`;
       this.problems.push({ path: [...at, "use"], message });
@@ -167,7 +167,7 @@ export class PluginReader {
     this.pins.add(pin);
     try {
       const bundle = await this.#remote.get(use, pin);
-      return this.#taken(entry, { ...bundle, path: use });
+      return this.#taken(entry, { ...bundle, digest: pin, path: use });
     } catch (error) {
       this.problems.push({ path: [...at, "use"], message: `cannot be used: ${messageOf(error)}` });
       return entry;
@@ -177,8 +177,8 @@ export class PluginReader {
   /** Throws where the code imports a module that it may not. */
   #taken(
     entry: NonNullable<PluginList>[number],
-    { text, map, libraries, outside, path }:
-      & Pick<Bundled, "text" | "map" | "libraries" | "outside">
+    { text, map, digest, libraries, outside, path }:
+      & Pick<Bundled, "text" | "map" | "digest" | "libraries" | "outside">
       & { readonly path: string },
   ): typeof entry {
     const { allow = [] } = entry;
@@ -189,7 +189,8 @@ export class PluginReader {
     if (refused.length > 0) throw new Error([...new Set(refused)].join("; "));
     const code = sha256(text);
     this.code[code] = { text, path, map, libraries };
-    return { ...entry, file: { code, allow } };
+    const isPinned = entry.sha256 !== undefined;
+    return { ...entry, file: { code, digest, allow, ...isPinned && { isPinned } } };
   }
 
   #bundle(path: string): Promise<Bundled> {

@@ -329,6 +329,12 @@ function dataView(worker: number): DataView {
     plugins: [{
       listener: "inbound",
       name: "own",
+      at: "inbound.plugins[0]",
+      use: "consul-kv:plugins/own",
+      source: "consul-kv",
+      sha256: "ab12",
+      pinned: true,
+      routes: ["routes[0]"],
       phase: "filter",
       onFailure: "skip",
       generation: 7,

@@ -331,7 +331,9 @@ function rateText(perSecond: number): string {
 
 /** `12ms`, or `<=14ms` where few requests say no more. */
 function latencyText({ ms, isBound }: TrafficQuantile): string {
-  return `${isBound ? "<=" : ""}${msText(ms)}`;
+  if (!isBound) return msText(ms);
+  const digits = ms >= 10_000 ? 0.001 : ms >= 10 ? 1 : 10;
+  return `<=${msText(Math.ceil(ms * digits) / digits)}`;
 }
 
 function msText(ms: number): string {

@@ -316,6 +316,11 @@ export interface Host {
    * `unix:///x`. Throws for any other target.
    */
   callee(target: string, options?: { readonly http2?: boolean }): Call;
+  /**
+   * Reports a condition to operators, as an event and in the log. Call the result once, with what ended it.
+   * Of a plugin's conditions at most 100 at a time become events.
+   */
+  condition(about: Condition): (ended: string) => void;
   /** Runs a task in the background. It restarts with growing pauses if it throws, and ends with `signal`. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
 }
@@ -338,6 +343,13 @@ export interface Secret {
   /** The value now, without a line end. Read it for each use: the file may have changed. */
   read(): string;
 }
+export type Condition = {
+  /** Names the condition, the same in all workers: `circuit of db`. */
+  readonly key: string;
+  /** What began: `the circuit of db is open: 5 failures in a row`. */
+  readonly text: string;
+  readonly effect?: string;
+};
 /** An entry whose time is over is not found; it counts in `size` until it is looked up or leaves. */
 export interface BoundedMap<V> {
   get(key: string): V | undefined;

@@ -17,6 +17,7 @@ import type {
   BoundedMap,
   Call,
   Clock,
+  Condition,
   ExchangeSummary,
   FileOptions,
   Host,
@@ -40,6 +41,7 @@ import { EndedExchange, headerValueOf } from "./header_value.ts";
 import { checkStatus, notSent, PluginResponse } from "./messages.ts";
 import type { HookMarks } from "./hook_marks.ts";
 import { withoutSecrets } from "./secrets.ts";
+import { PluginConditions } from "./plugin_conditions.ts";
 import type { SharedState } from "./shared_state.ts";
 import { type HostFiles, WatchedFiles } from "./watched_files.ts";
 
@@ -84,6 +86,7 @@ export class PluginHost implements Host {
   readonly #lender: HostDeps;
   readonly #plugin: string;
   readonly #keys = new Set<string>();
+  readonly #conditions: PluginConditions;
   #tasks = 0;
 
   constructor(plugin: string, listener: string, lender: HostDeps) {
@@ -95,6 +98,7 @@ export class PluginHost implements Host {
     this.clock = ownClock(lender.clock);
     this.calls = new PluginCalls(lender.callees);
     this.#files = new WatchedFiles({ files: lender.files, clock: lender.clock, log: this.log });
+    this.#conditions = new PluginConditions({ plugin, listener }, this.log, lender.conditions);
   }
 
   get #environment() {
@@ -191,6 +195,10 @@ export class PluginHost implements Host {
     return this.calls.to({ target, http2 });
   }
 
+  condition(about: Condition): (ended: string) => void {
+    return this.#conditions.begin(about);
+  }
+
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void {
     if (this.#tasks >= MAX_TASKS) throw new RangeError(`spawn: more than ${MAX_TASKS} tasks`);
     this.#tasks++;
@@ -216,6 +224,7 @@ export class PluginHost implements Host {
     this.#abort.abort();
     this.calls.close();
     this.#files.close();
+    this.#conditions.close();
     for (const key of this.#keys) this.#lender.shared.leave(key);
     this.#keys.clear();
   }

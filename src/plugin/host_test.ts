@@ -5,15 +5,23 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inspect } from "node:util";
-import { createLog, type LogRecord, silentLog, Stats } from "../base/mod.ts";
+import {
+  type Conditions,
+  createLog,
+  type LogRecord,
+  NO_CONDITIONS,
+  silentLog,
+  Stats,
+} from "../base/mod.ts";
 import { PluginHost } from "./host.ts";
 import { SharedState } from "./shared_state.ts";
 import { faultOf } from "./source_positions.ts";
 
-function rig() {
+function rig(conditions: Conditions = NO_CONDITIONS) {
   const clock = new FakeClock();
   const stats = new Stats();
-  const lender = { log: silentLog, stats, clock, random: () => 0, shared: new SharedState() };
+  const shared = new SharedState();
+  const lender = { log: silentLog, stats, clock, random: () => 0, shared, conditions };
   return { host: new PluginHost("shop", "inbound", lender), clock, stats };
 }
 
@@ -185,4 +193,27 @@ test("host.secret() is in no log line, failure or refusal, nor is the one that i
   assert.deepEqual(shown(), hidden);
   host.close();
   assert.equal(faultOf(new Error("bad s3cret n3w t0ken")), "bad s3cret n3w t0ken");
+});
+
+test("host.condition() reports what began and what ended it, once, and ends with the plugin", () => {
+  const told: string[] = [];
+  const { host } = rig({
+    began: (key, { text, effect, severity }) =>
+      told.push(`${key} | ${text} | ${effect} | ${severity}`) > 0,
+    ended: (key, event) => void told.push(`${key} | ${event?.text}`),
+  });
+  const end = host.condition({ key: "db", text: "db is slow", effect: "it waits" });
+  end("db is fast");
+  end("again");
+  host.condition({ key: "a", text: "a is slow" });
+  assert.deepEqual(told.splice(0), [
+    "of shop inbound db | shop: db is slow | it waits | warn",
+    "of shop inbound db | shop: db is fast",
+    "of shop inbound a | shop: a is slow | undefined | warn",
+  ]);
+  for (let i = 0; i < 200; i++) host.condition({ key: `${i}`, text: "x".repeat(1_000) });
+  assert.equal(told.splice(0).length, 99);
+  host.close();
+  assert.deepEqual(told.slice(0, 1), ["of shop inbound a | undefined"]);
+  assert.equal(told.length, 100);
 });

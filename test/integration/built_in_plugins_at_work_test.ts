@@ -113,6 +113,34 @@ test("basic_auth and api_key: only callers with a password or key reach the appl
   ]);
 });
 
+test("circuit_breaker: an application that hangs is left alone, an event says so, and it serves again after a probe", async () => {
+  let hangs = true;
+  await using origin = await startRawOrigin(() => hangs ? undefined : answerOf("well"));
+  const config = { consecutiveFailures: 2, openMs: 100 };
+  const use = { plugin: "circuit_breaker", config, onFailure: "refuse", at: "plugins[0]" } as const;
+  await using pair = await startPathPair({
+    localPort: origin.port,
+    // The listener's own timeout, outside of all plugins.
+    inbound: { http: httpRules("http", { requestTimeoutMs: 50 }), plugins: [use] },
+    upstream: { http: httpRules("http") },
+  });
+  const place = { host: "127.0.0.1", port: pair.port };
+  const ask = () => RawClient.ask(place, "GET /a HTTP/1.1\r\nHost: db\r\n\r\n");
+  assert.deepEqual([statusOf(await ask()), statusOf(await ask())], [504, 504]);
+  const refused = await ask();
+  const [circuit, seconds] = ["x-postern-circuit", "retry-after"].map((name) =>
+    valuesOf(refused, name)
+  );
+  assert.deepEqual([statusOf(refused), circuit, seconds], [503, ["open"], ["1"]]);
+  assert.equal(origin.requests.length, 2);
+  await pair.line(({ message }) =>
+    message === "the circuit of the application is open: 2 failures in a row"
+  );
+  hangs = false;
+  await eventually("it serves again", async () => statusOf(await ask()) === 200);
+  await pair.line(({ message }) => message === "the circuit of the application is closed again");
+});
+
 test("redirect: an old path leads to the new one, which is served", async () => {
   const rules = [{ from: { prefix: "/old/" }, to: { prefix: "/new/" }, status: 308 }];
   await using it = await rig("redirect", { rules });

@@ -226,7 +226,11 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
   app.post("/plugins/reload", async (context) => {
     const outcome = await view.reload();
     if (outcome.kind === "refused") {
-      return text(context, `Not reloaded, the old state serves on: ${outcome.reason}\n`, 409);
+      return text(
+        context,
+        `Refused, and the last good state of it serves on: ${outcome.reason}\n`,
+        409,
+      );
     }
     const { plugins } = await merged();
     const generation = Math.max(0, ...plugins.map(({ generation }) => generation));

@@ -69,6 +69,6 @@ test("admin POST /plugins/reload answers 409 with the reason of a refusal", asyn
   assert.equal(reply.status, 409);
   assert.equal(
     await reply.text(),
-    "Not reloaded, the old state serves on: snapshot: no plugin (not shown)\n",
+    "Refused, and the last good state of it serves on: snapshot: no plugin (not shown)\n",
   );
 });

@@ -3,7 +3,7 @@
 import { isBuiltin } from "node:module";
 import process from "node:process";
 import type { PluginCodePart } from "../snapshot/mod.ts";
-import { rememberPlaces } from "./source_positions.ts";
+import { rememberPlaces, rememberPlugin } from "./source_positions.ts";
 import { type HookMark, IN } from "./hook_marks.ts";
 import { type AnyPlugin, whyNoPlugin } from "./definition.ts";
 // Bun cannot re-export it: a text import in mod.ts, beside its types, is a syntax error there.
@@ -78,8 +78,10 @@ export async function loadCode(
     };
     const fault = whyNoPlugin(exported);
     if (fault) throw new TypeError(`its default export ${fault}`);
-    timersOf.set(exported as AnyPlugin, timers);
-    return exported as AnyPlugin;
+    const plugin = exported as AnyPlugin;
+    timersOf.set(plugin, timers);
+    rememberPlugin(encodeURI(part.path), plugin.name);
+    return plugin;
   } catch (error) {
     timers.stop();
     throw error;
@@ -112,7 +114,9 @@ export async function runCode(
   const body = `${text}\n//# sourceURL=${name}`;
   const run = new Function("module", "exports", "require", ...Object.keys(globals), body);
   run(module, module.exports, require, ...Object.values(globals));
-  for (const [index, url] of (module.urls ?? []).entries()) rememberPlaces(url, map, index);
+  for (const [index, url] of (module.urls ?? []).entries()) {
+    rememberPlaces(url, map, { index, bundle: name });
+  }
   return await module.exports;
 }
 

@@ -270,6 +270,14 @@ export class Generation {
       .map(({ route }) => route.name);
   }
 
+  /** A plugin of that name, under any name of this listener, failed where nothing waited for it. */
+  failedLoosely(plugin: string, reason: string): void {
+    for (const { place: { definition }, health } of this.#instances) {
+      const { name: own } = Object.getPrototypeOf(definition) as Partial<typeof definition>;
+      if (definition.name === plugin || own === plugin) health.failedLoosely(reason);
+    }
+  }
+
   views(): PluginView[] {
     const { listener, number = 0 } = this.#options;
     return this.#instances.map(({ place, health, isUnused }) => ({

@@ -171,6 +171,11 @@ export class Generations {
     return this.#all().flatMap((generation) => generation.views());
   }
 
+  /** As {@link Generation.failedLoosely}. */
+  failedLoosely(plugin: string, reason: string): void {
+    for (const generation of this.#all()) generation.failedLoosely(plugin, reason);
+  }
+
   /** Closes all generations at once; resolves when they are closed. Their hooks still answer. */
   async close(): Promise<void> {
     await Promise.all(this.#all().map((generation) => generation.close()));

@@ -28,7 +28,7 @@ export {
 } from "./code.ts";
 export { joined, MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export type { Callee, CalleeName, CalleeRequest, Callees } from "./callees.ts";
-export { faultOf, placeOf } from "./source_positions.ts";
+export { faultOf, placeOf, pluginOf } from "./source_positions.ts";
 export type { DryRun } from "./dry_run.ts";
 export { Generation, type LayerView, type PluginView } from "./generation.ts";
 export {

@@ -160,6 +160,15 @@ export class PluginHealth implements LayerHealth {
     this.#pauseEndsMs = this.nowMs() + this.#pauseMs;
   }
 
+  /** A promise or timer of it failed, and nothing waited for that. */
+  failedLoosely(reason: string): void {
+    const text = `a promise or timer that nothing waited for: ${reason}`;
+    this.lastFailure = {
+      reason: text.slice(0, SHOWN_CHARS),
+      atMs: this.#options.lender.clock.now(),
+    };
+  }
+
   passed(): void {
     if (this.#inARow === 0) return;
     if (this.#pauseMs > 0) {

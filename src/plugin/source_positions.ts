@@ -16,6 +16,8 @@ export interface SourcePosition {
   readonly line: number;
   readonly column: number;
   readonly text: string;
+  /** The plugin whose code has run; `undefined`: it is not known yet. */
+  readonly plugin: string | undefined;
 }
 
 /** Column in the bundle, index of the source, line and column in the source; all from 0. */
@@ -25,6 +27,8 @@ interface Known {
   readonly json: string;
   /** Index of the source, where each source is run as it is. */
   readonly index: number;
+  /** The bundle with that source. */
+  readonly bundle: string;
   map?: CodeMap;
   /** Segments by line of the bundle. */
   lines?: readonly (readonly Segment[])[];
@@ -37,16 +41,44 @@ const MAX_LINE_CHARS = 120;
 const MAX_STACK_CHARS = 32_768;
 const MAX_FRAME_CHARS = 1_000;
 const known = new Map<string, Known>();
+/** Names of plugins, by bundle. */
+const plugins = new Map<string, string>();
 
-/** `file`: the name of the bundle in stack traces; `json`: its source map, `""` for none. */
-export function rememberPlaces(file: string, json: string, index = 0): void {
+/**
+ * `file`: the name of the bundle, or of source `index` of it, in stack traces; `json`: the source map,
+ * `""` for none.
+ */
+export function rememberPlaces(
+  file: string,
+  json: string,
+  { index = 0, bundle = file }: { readonly index?: number; readonly bundle?: string } = {},
+): void {
   known.delete(file);
-  if (json === "") return;
-  known.set(file, { json, index });
-  for (const oldest of known.keys()) {
-    if (known.size <= MAX_KNOWN) break;
-    known.delete(oldest);
+  if (json !== "") keep(known, file, { json, index, bundle });
+}
+
+/** Called once the code of the bundle has told the name of its plugin. */
+export function rememberPlugin(bundle: string, plugin: string): void {
+  plugins.delete(bundle);
+  keep(plugins, bundle, plugin);
+}
+
+function keep<T>(all: Map<string, T>, key: string, value: T): void {
+  all.set(key, value);
+  for (const oldest of all.keys()) {
+    if (all.size <= MAX_KNOWN) break;
+    all.delete(oldest);
   }
+}
+
+/**
+ * The plugin that probably caused an error; `undefined`: no plugin from a file runs in this thread, or
+ * several do and the stack names none.
+ */
+export function pluginOf(error: unknown): string | undefined {
+  const named = placeOf(error)?.plugin;
+  const all = new Set(plugins.values());
+  return named ?? (all.size === 1 ? [...all][0] : undefined);
 }
 
 /** The message of an error; for a plugin from a file also the position and its line. */
@@ -84,6 +116,7 @@ function placeIn(file: string, line: number, column: number): SourcePosition | u
     line: sourceLine + 1,
     column: sourceColumn + 1,
     text: (map.sourcesContent[source] ?? "").split("\n")[sourceLine]?.trim() ?? "",
+    plugin: plugins.get(of.bundle),
   };
 }
 

@@ -16,7 +16,7 @@ function thrown(message: string, ...frames: readonly string[]): Error {
 }
 
 rememberPlaces("/text.ts", MAP);
-rememberPlaces("blob:1", JSON.stringify({ ...JSON.parse(MAP), mappings: "" }), 1);
+rememberPlaces("blob:1", JSON.stringify({ ...JSON.parse(MAP), mappings: "" }), { index: 1 });
 
 for (
   const [name, frame, wanted] of [

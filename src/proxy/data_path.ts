@@ -298,6 +298,11 @@ export class DataPath {
     return effects;
   }
 
+  /** A promise or timer of a plugin failed that nothing waited for: `/plugins` shows it. */
+  failedLoosely(plugin: string, reason: string): void {
+    this.#generations.failedLoosely(plugin, reason);
+  }
+
   /** Replaces the open taps; connections and requests that end from now on are seen by them. */
   setTaps(wanted: readonly OpenTap[]): void {
     const { takeTapped: take } = this.#options;

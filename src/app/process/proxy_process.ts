@@ -372,7 +372,7 @@ export class ProxyProcess {
     const isRead = await source.reload();
     await this.#applying;
     await plane.rollout.retryDue();
-    const refused = isRead ? this.refused : source.refused;
+    const refused = [...isRead ? [] : source.refused, ...this.refused];
     faults.push(...refused.map(({ what, reason }) => `${what}: ${reason}`));
     if (!isRead && faults.length === 0) faults.push("files could not be read");
     if (faults.length === 0) log.info("files reloaded");

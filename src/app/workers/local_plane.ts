@@ -89,7 +89,8 @@ class LocalMember implements RolloutMember {
     this.#logs = logs;
     this.#log = log;
     const nowMs = () => clock.monotonic();
-    this.#container = new FailureContainer({ log, stats: path.stats, nowMs });
+    const onFailure = (plugin: string, reason: string) => path.failedLoosely(plugin, reason);
+    this.#container = new FailureContainer({ log, stats: path.stats, nowMs, onFailure });
   }
 
   async prepare(snapshot: Snapshot): Promise<boolean> {

@@ -130,6 +130,7 @@ function start(
     log,
     stats: started.stats,
     nowMs: () => systemClock.monotonic(),
+    onFailure: (plugin, reason) => started?.failedLoosely(plugin, reason),
   });
 }
 

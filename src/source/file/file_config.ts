@@ -23,7 +23,7 @@
 import { dirname, resolve } from "node:path";
 import * as v from "valibot";
 import { formatAddress, prepareRegexes, ProxyError } from "../../base/mod.ts";
-import { formatPath, type Problem, problemOf } from "../../base/schema.ts";
+import { type ConfigPath, formatPath, type Problem, problemOf } from "../../base/schema.ts";
 import {
   type ConfigDocument,
   type ConfigPlace,
@@ -38,14 +38,17 @@ import {
 } from "./file_credentials.ts";
 import { intentionContradictions, mayHaveRegex } from "./file_intentions.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
-import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
+import { type PluginCode, type PluginList, PluginReader } from "../plugins/read_plugins.ts";
 import { parseServiceId } from "../../identity/mod.ts";
+import type { Refusal } from "../../snapshot/mod.ts";
 import { httpContradictions } from "./file_http.ts";
 
 export interface FileConfig extends Omit<FileConfigOutput, "credentials" | "sds"> {
   readonly credentials: FileCredentials;
   /** Code of plugins from files; absent: there is none. */
   readonly pluginCode?: PluginCode;
+  /** Lists of plugins whose files cannot be used: their listeners keep those of before, or stay closed. */
+  readonly refused?: readonly Refusal[];
 }
 export type FileUpstream = FileConfig["upstreams"][number];
 
@@ -114,12 +117,16 @@ export function formatProblem({ path, message, place }: ConfigProblem): string {
   } ${message}`;
 }
 
-/** Reads a file or directory; throws `config_invalid` with everything that is wrong. Secrets are not read. */
+/**
+ * Reads a file or directory; throws `config_invalid` with everything that is wrong. Secrets are not read.
+ * With `previous`, plugins whose files cannot be used are refused for their listener alone.
+ */
 export async function readFileConfig(
   path: string,
   options: {
     readonly env: Readonly<Record<string, string | undefined>>;
     readonly pluginWatch?: PluginWatch | undefined;
+    readonly previous?: FileConfig | undefined;
   },
 ): Promise<FileConfig> {
   const document = await readConfigDocument(path);
@@ -129,7 +136,7 @@ export async function readFileConfig(
   const reader = new PluginReader(dirname(resolve(file)), options.pluginWatch);
   const read = parsed.kind === "invalid" || document.kind === "invalid"
     ? parsed
-    : await readPlugins(parsed.config, reader, document);
+    : await readPlugins(parsed.config, reader, { document, previous: options.previous });
   if (read.kind === "valid") return read.config;
   const problems = read.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
   throw new ProxyError("config_invalid", `Cannot use configuration "${path}":${problems}`);
@@ -138,26 +145,57 @@ export async function readFileConfig(
 async function readPlugins(
   config: FileConfig,
   reader: PluginReader,
-  document: Extract<ConfigDocument, { kind: "valid" }>,
+  { document, previous }: {
+    readonly document: Extract<ConfigDocument, { kind: "valid" }>;
+    readonly previous: FileConfig | undefined;
+  },
 ): Promise<ParsedConfig> {
-  const { inbound } = config;
-  const plugins = await reader.read(inbound?.plugins, ["inbound", "plugins"]);
+  const refused: Refusal[] = [];
+  const kept: PluginCode[] = [];
+  /** `undefined`: the listener has no plugins that it could keep. */
+  const read = async <T extends Pick<FileUpstream, "plugins">>(
+    listener: T,
+    { at, name, before }: {
+      readonly at: ConfigPath;
+      readonly name: string;
+      readonly before: Pick<FileUpstream, "plugins"> | undefined;
+    },
+  ): Promise<T | undefined> => {
+    const known = reader.problems.length;
+    const plugins = await reader.read(listener.plugins, [...at, "plugins"]);
+    const problems = reader.problems.slice(known).map(placed);
+    if (problems.length === 0) return plugins ? { ...listener, plugins } : listener;
+    const reason = problems.map(formatProblem).join("; ");
+    refused.push({ what: `plugins of ${name}`, reason });
+    if (!before) return undefined;
+    const list: PluginList = before.plugins;
+    const files = new Set(list?.map(({ file }) => file?.code));
+    const code = Object.entries(previous?.pluginCode ?? {}).filter(([key]) => files.has(key));
+    kept.push(Object.fromEntries(code));
+    return { ...listener, plugins: before.plugins };
+  };
+  const placed = ({ path, message }: Problem): ConfigProblem => ({
+    path: formatPath(path),
+    message,
+    place: document.placeOf(path),
+  });
+  const { inbound: ownInbound, ...others } = config;
+  const inbound = ownInbound &&
+    await read(ownInbound, { at: ["inbound"], name: "inbound", before: previous?.inbound });
   const upstreams: FileUpstream[] = [];
   for (const [index, upstream] of config.upstreams.entries()) {
-    const own = await reader.read(upstream.plugins, ["upstreams", index, "plugins"]);
-    upstreams.push(own ? { ...upstream, plugins: own } : upstream);
+    const { name } = upstream;
+    const before = previous?.upstreams.find((one) => one.name === name);
+    const own = await read(upstream, { at: ["upstreams", index], name, before });
+    if (own) upstreams.push(own);
   }
-  if (reader.problems.length > 0) {
-    const problems = reader.problems.map(({ path, message }) => ({
-      path: formatPath(path),
-      message,
-      place: document.placeOf(path),
-    }));
-    return { kind: "invalid", problems };
+  if (refused.length > 0 && !previous) {
+    return { kind: "invalid", problems: reader.problems.map(placed) };
   }
-  if (Object.keys(reader.code).length === 0) return { kind: "valid", config };
-  const own = inbound && plugins && { inbound: { ...inbound, plugins } };
-  return { kind: "valid", config: { ...config, ...own, upstreams, pluginCode: reader.code } };
+  const pluginCode = Object.assign({}, ...kept, reader.code) as PluginCode;
+  const own = { ...others, ...inbound && { inbound }, upstreams };
+  const code = Object.keys(pluginCode).length > 0 && { pluginCode };
+  return { kind: "valid", config: { ...own, ...code, ...refused.length > 0 && { refused } } };
 }
 
 function contradictions(config: FileConfigOutput): readonly Problem[] {

@@ -1,7 +1,7 @@
 /**
  * Snapshots from a file, without Consul. The configuration is read at the start and on every reload; a
- * file with a mistake is refused as a whole and the last good state stays. The secrets that it names are
- * followed all the time.
+ * file with a mistake is refused as a whole and the last good state stays, and plugins whose files cannot
+ * be used are refused for their listener. The secrets that it names are followed all the time.
  *
  * @module
  */
@@ -69,7 +69,7 @@ class FileConfigReader implements FactsReader {
       isRead = false;
       this.#refused = [{ what: "configuration file", reason: error.message }];
     });
-    return isRead;
+    return isRead && this.#refused.length === 0;
   }
 
   make({ previous, hold }: MakeContext): MadeSnapshot {
@@ -122,14 +122,14 @@ class FileConfigReader implements FactsReader {
 
   async #read(): Promise<void> {
     const { file, env = {}, log, store, pluginWatch } = this.#options;
-    const config = await readFileConfig(file, { env, pluginWatch });
+    const config = await readFileConfig(file, { env, pluginWatch, previous: this.#config });
     if (!this.#config) {
       const stored = await store?.load(config.service);
       this.#stored = stored && storedSecrets(stored);
     }
     if (this.#closed) return;
     this.#config = config;
-    this.#refused = [];
+    this.#refused = config.refused ?? [];
     for (const warning of this.warnings) log.warn("configuration", { file, warning });
   }
 }

@@ -319,3 +319,42 @@ test("FileSource drops a refusal once the file is valid again", async () => {
   assert.deepEqual(rig.source.refused, []);
   assert.equal(rig.served, first);
 });
+
+test("FileSource keeps the plugins of a listener whose new file cannot be used, and takes all else", async () => {
+  await using rig = await Rig.create();
+  const configOf = (use: string, local: string, upstream?: string) => {
+    const { inbound, upstreams } = CONFIG;
+    return {
+      ...CONFIG,
+      inbound: { ...inbound, protocol: "http", local, plugins: [{ use }] },
+      upstreams: upstreams.map((part) => ({
+        ...part,
+        ...upstream && { name: upstream, protocol: "http", plugins: [{ use: "./none.ts" }] },
+      })),
+    };
+  };
+  await rig.write("a.js", "export default { name: 'a' };\n");
+  await rig.config(configOf("./a.js", "127.0.0.1:8080"));
+  const first = await rig.start();
+  assert.ok(!(first instanceof Error), String(first));
+  const { plugins } = first.inbound["inbound"] ?? assert.fail();
+
+  await rig.config(configOf("./none.ts", "127.0.0.1:8081", "new"));
+  assert.equal(await rig.reload(), false);
+  assert.deepEqual(rig.source.refused.map(({ what }) => what), [
+    "plugins of inbound",
+    "plugins of new",
+  ]);
+  assert.match(
+    rig.source.refused[0]?.reason ?? "",
+    /^line 1, column \d+: inbound\.plugins\[0\]\.use names .*none\.ts/s,
+  );
+  const { inbound, upstreams, pluginCode } = rig.served;
+  assert.deepEqual(inbound["inbound"]?.plugins, plugins);
+  assert.deepEqual(inbound["inbound"]?.local, { kind: "tcp", host: "127.0.0.1", port: 8081 });
+  assert.deepEqual([upstreams, pluginCode], [{}, first.pluginCode], "a new one stays closed");
+
+  await rig.config(configOf("./a.js", "127.0.0.1:8081"));
+  assert.equal(await rig.reload(), true);
+  assert.deepEqual([rig.source.refused, Object.keys(rig.served.upstreams).length], [[], 1]);
+});

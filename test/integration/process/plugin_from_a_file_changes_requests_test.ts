@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
 import { createFileSidecar, type FileSidecar } from "../../kit/mesh/file_sidecar.ts";
@@ -186,6 +186,13 @@ export default {
     const text = readFileSync(path, "utf8");
     return {
       onRequest({ request }: any, next: any) {
+        if (request.path === "/loose") {
+          void (async () => {
+            await 0;
+            throw new Error("loose promise");
+          })();
+          setTimeout(() => { throw new Error("loose timer"); }, 0);
+        }
         return next({ request: request.with({ headers: { set: { "x-late": text } } }) });
       },
     };
@@ -231,8 +238,12 @@ test("a create that fails is tried again, and only its listener waits for it", a
       ({ body }) => body,
       () => "closed",
     );
-  await writeFile(path("one"), "first");
-  await eventually("the upstream is open", async () => await ask() === "tea fresh,first");
+  // At once: a try must not find an empty file.
+  await writeFile(path("new"), "first");
+  await rename(path("new"), path("one"));
+  await web.process.waitFor(/plugins in force that were refused before/, { timeoutMs: 20_000 });
+  await eventually("the upstream is open", async () => await ask() !== "closed");
+  assert.equal(await ask(), "tea fresh,first");
   assert.doesNotMatch(await ready(), /ENOENT/);
 
   await set("coffee", "two");
@@ -248,4 +259,18 @@ test("a create that fails is tried again, and only its listener waits for it", a
   assert.equal(await web.metric("postern_snapshot_refused"), 0);
   assert.match((await web.admin("/events")).body, /plugins in force that were refused/);
   assert.equal(web.output.match(/files reloaded/g)?.length, 1);
+
+  await RawClient.ask(mesh.upstream, "GET /loose HTTP/1.1\r\nHost: web\r\n\r\n");
+  const [loose] = await web.process.waitFor(/a promise or timer of a plugin failed[^\n]*/, {
+    timeoutMs: 20_000,
+  });
+  assert.match(
+    loose,
+    /plugin=late reason="loose \w+ \(\S+late\.ts:1(?:6|8):\d+: .*throw new Error/,
+  );
+  await eventually(
+    "both are counted",
+    async () => await web.metric("postern_plugin_loose_failures_total") === 2,
+  );
+  assert.match((await web.admin("/plugins")).body, /nothing waited for: loose \w+ \(\S+late\.ts:1/);
 });

@@ -16,6 +16,7 @@ import type {
 import { AUTHENTICATED } from "../../src/plugin/verified_claims.ts";
 import { ApiKeySource, KeySources } from "./key_sources.ts";
 
+const MAX_KEYS = 10_000;
 const HeaderName = v.pipe(
   v.string(),
   v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "is no header's name"),
@@ -25,7 +26,7 @@ const Client = v.pipe(v.string(), v.regex(/^[\x21-\x7e]{1,128}$/, "is no name of
 
 const Config = v.pipe(
   v.strictObject({
-    credentials: v.pipe(
+    credentials: v.optional(v.pipe(
       v.array(v.strictObject({
         client: Client,
         keySha256: v.pipe(
@@ -35,12 +36,13 @@ const Config = v.pipe(
         ),
       })),
       v.minLength(1),
-      v.maxLength(10_000),
+      v.maxLength(MAX_KEYS),
       v.check(
         (all) => new Set(all.map(({ keySha256 }) => keySha256)).size === all.length,
         "two clients have the same key",
       ),
-    ),
+    )),
+    credentialsFile: v.optional(v.pipe(v.string(), v.regex(/^\//, "is no absolute path"))),
     keySources: v.optional(v.pipe(v.array(ApiKeySource), v.minLength(1), v.maxLength(8)), [
       { header: "x-api-key" },
     ]),
@@ -53,6 +55,11 @@ const Config = v.pipe(
     ),
   }),
   v.check(
+    ({ credentials, credentialsFile }) =>
+      (credentials === undefined) !== (credentialsFile === undefined),
+    "want either credentials or credentialsFile",
+  ),
+  v.check(
     ({ forwarding: { header }, keySources }) =>
       !keySources.some((source) => "header" in source && source.header === header),
     "forwarding.header is a source of keys as well",
@@ -60,6 +67,10 @@ const Config = v.pipe(
 );
 const RouteConfig = v.strictObject({ allowedClients: v.pipe(v.array(Client), v.minLength(1)) });
 type RouteConfig = v.InferOutput<typeof RouteConfig>;
+
+/** The client's name by the SHA-256 of its key, in hexadecimal. */
+type Clients = ReadonlyMap<string, string>;
+const LINE = /^([\x21-\x39\x3b-\x7e]{1,128}):([0-9A-Fa-f]{64})$/;
 
 /** Longer keys are refused. */
 const MAX_CHARS = 1_024;
@@ -73,10 +84,16 @@ export default {
   phase: "guard",
   config: Config,
   routeConfig: RouteConfig,
-  create(host, { credentials, keySources, forwarding }): Plugin<RouteConfig> {
+  async create(host, config): Promise<Plugin<RouteConfig>> {
+    const { credentials = [], credentialsFile, keySources, forwarding } = config;
     const { header, hideCredentials } = forwarding;
     const sources = new KeySources(keySources);
-    const clients = new Map(credentials.map(({ client, keySha256 }) => [keySha256, client]));
+    let clients: Clients = new Map(credentials.map(({ client, keySha256 }) => [keySha256, client]));
+    if (credentialsFile !== undefined) {
+      const file = await host.file(credentialsFile, { parse: readClients });
+      clients = file.value;
+      file.onChange((read) => clients = read);
+    }
     const judged = host.stats.counter("requests", {
       help: "Requests by the result of authentication",
       labels: { result: ["allowed", "unauthorized", "forbidden"] },
@@ -113,3 +130,20 @@ export default {
     };
   },
 } satisfies PluginDefinition<typeof Config, typeof RouteConfig>;
+
+/** Lines `CLIENT:SHA256`. Throws an error that names the line. */
+function readClients(text: string): Clients {
+  const clients = new Map<string, string>();
+  for (const [index, raw] of text.split("\n").entries()) {
+    const line = raw.trim();
+    if (line === "" || line.startsWith("#")) continue;
+    const fault = (what: string) => new TypeError(`line ${index + 1}: ${what}`);
+    const [, client = "", digest = ""] = LINE.exec(line) ?? [];
+    if (client === "") throw fault("want CLIENT:SHA256, the digest in hexadecimal");
+    const key = digest.toLowerCase();
+    if (clients.has(key)) throw fault("another client has the same key");
+    clients.set(key, client);
+    if (clients.size > MAX_KEYS) throw fault(`more than ${MAX_KEYS} keys`);
+  }
+  return clients;
+}

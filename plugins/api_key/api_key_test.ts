@@ -103,9 +103,28 @@ test("api_key of a route admits the listed clients", async () => {
   assert.equal(it.stat("requests", { result: "forbidden" }), 1);
 });
 
+test("api_key follows a file of keys, and keeps the last good ones", async () => {
+  const credentialsFile = "/etc/keys";
+  const config = { credentialsFile };
+  await assert.rejects(mount(apiKey, { config }), /Cannot use \/etc\/keys/);
+  const files = { [credentialsFile]: `# keys\nbilling:${sha256(KEY)}\n` };
+  await using it = await mount(apiKey, { config, files });
+  const statuses = [(await it.request(inHeader(KEY))).status];
+  const other = `crawler:${sha256("a/b+c=")}\n`;
+  for (const text of ["billing:secret of billing", `${other}a${other.slice(7)}`, other, ""]) {
+    it.write(credentialsFile, text);
+    await it.clock.advance(2_000);
+    statuses.push((await it.request(inHeader(KEY))).status);
+  }
+  assert.deepEqual(statuses, [200, 200, 200, 401, 401]);
+  const shown = JSON.stringify(it.logs);
+  assert.match(shown, /line 1: want CLIENT:SHA256.*line 2: another client has the same key/);
+  assert.doesNotMatch(shown, /secret of/);
+});
+
 for (
   const [config, reason] of [
-    [{}, /config\.credentials/],
+    [{}, /want either credentials or credentialsFile/],
     [{ credentials: [] }, /config\.credentials/],
     [{ credentials: [{ client: "a", key: "b" }] }, /credentials\[0\]\.keySha256/],
     [{ credentials: [{ client: "a", keySha256: "b" }] }, /is no SHA-256 in hexadecimal/],

@@ -9,7 +9,6 @@ import * as v from "valibot";
 import type { Answer, HttpRequest, Plugin, PluginDefinition } from "../../src/plugin/api.ts";
 import { AUTHENTICATED } from "../../src/plugin/verified_claims.ts";
 import { readUsers } from "./users.ts";
-import { followUsers } from "./users_file.ts";
 import { type BasicCredentials, PasswordVerifier } from "./verifier.ts";
 
 const HeaderName = v.pipe(
@@ -51,7 +50,10 @@ export default {
     const verifier = new PasswordVerifier(host);
     if (users) verifier.users = readUsers(users);
     if (usersFile !== undefined) {
-      await followUsers(usersFile, host, (read) => verifier.users = read);
+      const parse = (text: string) => readUsers(text.split("\n"));
+      const file = await host.file(usersFile, { parse });
+      verifier.users = file.value;
+      file.onChange((read) => verifier.users = read);
     }
     const judged = host.stats.counter("requests", {
       help: "Requests by the result of authentication",

@@ -219,6 +219,17 @@ interface DefinitionSource extends Pick<Snapshot, "pluginCode"> {
   readonly mark?: HookMark | undefined;
 }
 
+/**
+ * Whether the plugin surely looks at requests alone, and so has no use at a listener that carries bytes. Its
+ * code is not run: a hook for connections must be named in it. Those of the executable have none.
+ */
+export function isForRequests(
+  { file }: PluginUse,
+  { pluginCode }: Pick<Snapshot, "pluginCode">,
+): boolean {
+  return !file || pluginCode[file.code]?.text.includes("onConnection") === false;
+}
+
 /** Why a plugin cannot be used, judged by its code and configuration without creating it. */
 export async function whyNotUsable(
   use: PluginUse,

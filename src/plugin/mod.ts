@@ -33,6 +33,7 @@ export type { DryRun } from "./dry_run.ts";
 export { Generation, type LayerView, type PluginView } from "./generation.ts";
 export {
   Generations,
+  isForRequests,
   type ListenerPlugins,
   type ListenerRefusal,
   type LoadPlugin,

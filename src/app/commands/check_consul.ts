@@ -13,8 +13,14 @@ import {
 } from "../../base/mod.ts";
 import { loadBuiltIn } from "../../built_in/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
-import { whyNotUsable } from "../../plugin/mod.ts";
-import { localAddressOf, type PluginUse, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
+import { isForRequests, whyNotUsable } from "../../plugin/mod.ts";
+import {
+  localAddressOf,
+  type PluginUse,
+  type Refusal,
+  type Snapshot,
+  upstreamLabel,
+} from "../../snapshot/mod.ts";
 import type { SnapshotSource } from "../../source/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { type ControlDeps, createControl, type ProxyControl } from "../process/control.ts";
@@ -35,7 +41,7 @@ export interface CheckReport {
 export function checkConsul(options: ProxyOptions): Promise<CheckReport> {
   return withControl(options, async ({ source, agent, proxyId }, first) => {
     const snapshot = await first();
-    const { warnings } = source;
+    const warnings = [...source.warnings, ...unusedPlugins(snapshot)];
     const faults = await pluginFaults(snapshot);
     const refused = [...source.refused, ...faults.map((reason) => ({ what: "plugins", reason }))];
     return {
@@ -58,14 +64,45 @@ export async function pluginFaults(
   >,
 ): Promise<readonly string[]> {
   const uses = [inbound, upstreams, edges].flatMap((listeners) =>
-    Object.values<{ readonly plugins: readonly PluginUse[] }>(listeners)
-      .flatMap(({ plugins }) => plugins)
+    Object.values<ListWithPlugins>(listeners).flatMap(({ plugins }) => plugins)
   );
   const faults = await Promise.all(
     uses.map((use) => whyNotUsable(use, { pluginCode, load: loadBuiltIn })),
   );
+  const useless = idlePlugins({ inbound, upstreams, pluginCode })
+    .flatMap(({ use: { at, plugin, isForAll }, listener }) =>
+      isForAll ? [] : [`${at}: ${plugin} looks at requests, and ${listener} carries bytes`]
+    );
   // A list for all upstreams is a part of each.
-  return [...new Set(faults.filter((fault) => fault !== undefined))];
+  return [...new Set([...faults.filter((fault) => fault !== undefined), ...useless])];
+}
+
+/** Plugins for requests that a list for all proxies names, and that are not called here. */
+export function unusedPlugins(
+  snapshot: Pick<Snapshot, "inbound" | "upstreams" | "pluginCode">,
+): readonly string[] {
+  return idlePlugins(snapshot).flatMap(({ use: { at, plugin, isForAll }, listener }) =>
+    isForAll ? [`${at}: ${plugin} looks at requests, which ${listener} does not carry`] : []
+  );
+}
+
+interface ListWithPlugins {
+  readonly plugins: readonly PluginUse[];
+}
+
+/** Plugins for requests at listeners that carry bytes. */
+function idlePlugins(
+  { inbound, upstreams, pluginCode }: Pick<Snapshot, "inbound" | "upstreams" | "pluginCode">,
+): readonly { readonly use: PluginUse; readonly listener: string }[] {
+  const lists = [
+    ...Object.entries(inbound).map(([name, part]) => ({ listener: `listener ${name}`, part })),
+    ...Object.values(upstreams)
+      .map((part) => ({ listener: `upstream ${upstreamLabel(part)}`, part })),
+  ];
+  return lists.filter(({ part }) => part.http === null).flatMap(({ listener, part }) =>
+    part.plugins.filter((use) => isForRequests(use, { pluginCode }))
+      .map((use) => ({ use, listener }))
+  );
 }
 
 /** Calls `look` with the source of a proxy that does not serve, then ends it. `first`: its first snapshot. */

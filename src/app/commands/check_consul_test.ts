@@ -1,8 +1,16 @@
 import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { httpRules, snapshotOf, withInbound } from "../../../test/kit/engine/snapshots.ts";
-import { listed, pluginFaults, summary } from "./check_consul.ts";
+import { BUILT_IN_NAMES } from "../../built_in/mod.ts";
+import type { PluginUse } from "../../snapshot/mod.ts";
+import { inboundHttp } from "../../source/parts/http_rules.ts";
+import { listed, pluginFaults, summary, unusedPlugins } from "./check_consul.ts";
+
+const PLUGINS = fileURLToPath(new URL("../../../plugins", import.meta.url));
 
 const MESH = snapshotOf({
   ca: createAuthority(),
@@ -21,7 +29,10 @@ test("pluginFaults() judges the plugins of listeners and upstreams, each place o
   const place = 'proxy-defaults global: postern_upstream_plugins["*"][0]';
   const plugins = [limit("taem", place), limit("taem", place)];
   const faulty = {
-    ...withInbound(MESH, { plugins: [limit("taem", "postern_plugins[0]")] }),
+    ...withInbound(MESH, {
+      plugins: [limit("taem", "postern_plugins[0]")],
+      http: inboundHttp("http", {}),
+    }),
     upstreams: Object.fromEntries(
       Object.entries(upstreams).map(([id, part]) => [id, { ...part, plugins }]),
     ),
@@ -31,6 +42,38 @@ test("pluginFaults() judges the plugins of listeners and upstreams, each place o
   assert.ok(upstream?.startsWith(`${place}.config`), upstream ?? "");
   assert.deepEqual(more, []);
   assert.deepEqual(await pluginFaults(MESH), []);
+});
+
+test("pluginFaults() names a plugin for requests where bytes are carried", async () => {
+  const at = "postern_plugins[0]";
+  const file = (code: string) => ({ code, digest: "d", allow: [] });
+  const code = (text: string) => ({ version: 1, text, path: "/x.ts", map: "", libraries: [] });
+  const pluginCode = {
+    requests: code("module.exports = { default: { onRequest } }"),
+    both: code("module.exports = { default: { onRequest, onConnection } }"),
+  };
+  const use = { plugin: "./x.ts", config: {}, onFailure: "refuse", at } as const;
+  const withUse = (use: PluginUse) => ({ ...withInbound(MESH, { plugins: [use] }), pluginCode });
+  const said = `${at}: in_flight_limit looks at requests, and listener inbound carries bytes`;
+  assert.deepEqual(await pluginFaults(withUse(limit("limit", at))), [said]);
+  for (const [code, want] of [["requests", true], ["both", false]] as const) {
+    const faults = await pluginFaults(withUse({ ...use, file: file(code) }));
+    assert.equal(faults.some((fault) => fault.includes("looks at requests")), want, code);
+  }
+  const forAll = withUse({ ...limit("limit", at), isForAll: true });
+  assert.deepEqual(await pluginFaults(forAll), []);
+  assert.deepEqual(unusedPlugins(forAll), [
+    `${at}: in_flight_limit looks at requests, which listener inbound does not carry`,
+  ]);
+  assert.deepEqual(unusedPlugins(MESH), []);
+});
+
+test("isForRequests() is true of all plugins of the executable", async () => {
+  for (const entry of await readdir(PLUGINS, { recursive: true })) {
+    if (!entry.endsWith(".ts") || entry.endsWith("_test.ts")) continue;
+    const isOurs = BUILT_IN_NAMES.some((name) => entry.startsWith(`${name}/`));
+    if (isOurs) assert.doesNotMatch(await readFile(join(PLUGINS, entry), "utf8"), /onConnection/);
+  }
 });
 
 test("listed() begins every warning with ignored:", () => {

@@ -5,6 +5,8 @@
  * @module
  */
 
+import type { Host } from "../../src/plugin/api.ts";
+
 export class Budget {
   readonly #share: number;
   readonly #minimum: number;
@@ -35,5 +37,36 @@ export class Budget {
 
   giveBack(): void {
     this.#retries--;
+  }
+}
+
+/** Without a refused retry for so long, the budget has room again. */
+const QUIET_MS = 10_000;
+
+/** Tells operators while the budget refuses retries, and at the end how many. */
+export class UsedUp {
+  readonly #host: Pick<Host, "condition" | "clock" | "signal" | "listener">;
+  #refused = 0;
+
+  constructor(host: Pick<Host, "condition" | "clock" | "signal" | "listener">) {
+    this.#host = host;
+  }
+
+  refused(): void {
+    if (this.#refused++ === 0) void this.#untilQuiet();
+  }
+
+  async #untilQuiet(): Promise<void> {
+    const { clock, signal, listener } = this.#host;
+    const end = this.#host.condition({
+      key: "retry budget",
+      text: `retries of ${listener} are refused: the retry budget is used up`,
+    });
+    for (let seen = 0; seen < this.#refused && !signal.aborted;) {
+      seen = this.#refused;
+      await clock.sleep(QUIET_MS, signal);
+    }
+    end(`retries of ${listener} are allowed again`, this.#refused);
+    this.#refused = 0;
   }
 }

@@ -16,7 +16,7 @@ import type {
   PluginDefinition,
   RequestArgs,
 } from "../../src/plugin/api.ts";
-import { Budget } from "./budget.ts";
+import { Budget, UsedUp } from "./budget.ts";
 import { asksForAnother, POLICY, policyOf, type RetryPolicy } from "./policy.ts";
 
 const Milliseconds = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(60_000));
@@ -57,6 +57,7 @@ export default {
       host,
       counts: countsOf(host),
       budget: new Budget(budget),
+      usedUp: new UsedUp(host),
       pauseMs: (before) => host.random() * Math.min(maxMs, baseMs * 2 ** before),
     };
     return {
@@ -76,6 +77,7 @@ interface RetryContext {
   readonly host: Host;
   readonly counts: ReturnType<typeof countsOf>;
   readonly budget: Budget;
+  readonly usedUp: UsedUp;
   /** The pause before a retry that follows `before` others. */
   readonly pauseMs: (before: number) => number;
 }
@@ -155,7 +157,7 @@ class Attempts {
   }
 
   #judge(response: HttpResponse): Answer {
-    const { counts, budget } = this.#context;
+    const { counts, budget, usedUp } = this.#context;
     const { body } = this.#args.request;
     this.#retryEnds();
     if (response.failure?.code === "response_timed_out") counts.timedOut.add(1);
@@ -165,8 +167,10 @@ class Attempts {
     }
     if (this.#retries >= this.#policy.numRetries) counts.limited.add(1);
     else if (body && !body.isReplayable) counts.unkept.add(1);
-    else if (!budget.take()) counts.overflow.add(1);
-    else {
+    else if (!budget.take()) {
+      counts.overflow.add(1);
+      usedUp.refused();
+    } else {
       this.#isRetry = true;
       return this.#again(response);
     }

@@ -10,6 +10,9 @@ import {
   type Step,
   unreachable,
 } from "../../src/kit/mod.ts";
+import { sleep } from "../../src/base/mod.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
+import { UsedUp } from "./budget.ts";
 import retry from "./retry.ts";
 
 /** Attempts, at most two, by the result of the first attempt and the configuration. */
@@ -250,3 +253,33 @@ for (
     await assert.rejects(mount(retry, { routeConfig: config }), /routes\[0\]\.retry/);
   });
 }
+
+test("retry reports while its budget refuses retries, and then how many", async () => {
+  const clock = new FakeClock();
+  const closing = new AbortController();
+  const told: string[] = [];
+  const usedUp = new UsedUp({
+    clock: {
+      now: () => clock.monotonic(),
+      wall: () => clock.now(),
+      sleep: (ms, signal) => sleep(clock, ms, signal ? { signal } : {}),
+    },
+    signal: closing.signal,
+    listener: "api",
+    condition({ text }) {
+      told.push(text);
+      return (ended, refused) => void told.push(`${ended}, ${refused}`);
+    },
+  });
+  for (let second = 0; second < 30; second++) {
+    usedUp.refused();
+    await clock.advance(1_000);
+  }
+  assert.deepEqual(told.splice(0), ["retries of api are refused: the retry budget is used up"]);
+  await clock.advance(20_000);
+  assert.deepEqual(told.splice(0), ["retries of api are allowed again, 30"]);
+  usedUp.refused();
+  closing.abort();
+  await settle();
+  assert.deepEqual([told.length, clock.pending], [2, 0]);
+});

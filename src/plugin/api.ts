@@ -318,9 +318,10 @@ export interface Host {
   callee(target: string, options?: { readonly http2?: boolean }): Call;
   /**
    * Reports a condition to operators, as an event and in the log. Call the result once, with what ended it.
-   * Of a plugin's conditions at most 100 at a time become events.
+   * Of a plugin's conditions at most 100 at a time become events. `refused`: the number of what it refused
+   * meanwhile, which is added up over the workers.
    */
-  condition(about: Condition): (ended: string) => void;
+  condition(about: Condition): (ended: string, refused?: number) => void;
   /** Runs a task in the background. It restarts with growing pauses if it throws, and ends with `signal`. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
 }

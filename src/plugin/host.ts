@@ -195,7 +195,7 @@ export class PluginHost implements Host {
     return this.calls.to({ target, http2 });
   }
 
-  condition(about: Condition): (ended: string) => void {
+  condition(about: Condition): (ended: string, refused?: number) => void {
     return this.#conditions.begin(about);
   }
 

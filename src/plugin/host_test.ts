@@ -200,20 +200,20 @@ test("host.condition() reports what began and what ended it, once, and ends with
   const { host } = rig({
     began: (key, { text, effect, severity }) =>
       told.push(`${key} | ${text} | ${effect} | ${severity}`) > 0,
-    ended: (key, event) => void told.push(`${key} | ${event?.text}`),
+    ended: (key, event, refused = 0) => void told.push(`${key} | ${event?.text} | ${refused}`),
   });
   const end = host.condition({ key: "db", text: "db is slow", effect: "it waits" });
-  end("db is fast");
+  end("db is fast", 7);
   end("again");
   host.condition({ key: "a", text: "a is slow" });
   assert.deepEqual(told.splice(0), [
     "of shop inbound db | shop: db is slow | it waits | warn",
-    "of shop inbound db | shop: db is fast",
+    "of shop inbound db | shop: db is fast | 7",
     "of shop inbound a | shop: a is slow | undefined | warn",
   ]);
   for (let i = 0; i < 200; i++) host.condition({ key: `${i}`, text: "x".repeat(1_000) });
   assert.equal(told.splice(0).length, 99);
   host.close();
-  assert.deepEqual(told.slice(0, 1), ["of shop inbound a | undefined"]);
+  assert.deepEqual(told.slice(0, 1), ["of shop inbound a | undefined | 0"]);
   assert.equal(told.length, 100);
 });

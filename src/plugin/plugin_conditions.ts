@@ -25,19 +25,19 @@ export class PluginConditions {
     this.#conditions = to;
   }
 
-  begin({ key, text, effect = "" }: Condition): (ended: string) => void {
+  begin({ key, text, effect = "" }: Condition): (ended: string, refused?: number) => void {
     const conditions = this.#ends.size < MAX_AT_ONCE ? this.#conditions : undefined;
     const whole = `of ${this.#plugin} ${this.#listener} ${key}`;
     // One that begins again and again is counted, without lines.
     const isTold = conditions?.began(whole, this.#eventOf(text, effect)) ?? true;
     if (isTold) this.#log.warn(text, effect === "" ? {} : { effect });
     let isOver = false;
-    const end = (ended?: string) => {
+    const end = (ended?: string, refused?: number) => {
       if (isOver) return;
       isOver = true;
       this.#ends.delete(end);
-      if (ended !== undefined && isTold) this.#log.info(ended);
-      conditions?.ended(whole, ended === undefined ? undefined : this.#eventOf(ended));
+      if (ended !== undefined && isTold) this.#log.info(ended, refused ? { refused } : {});
+      conditions?.ended(whole, ended === undefined ? undefined : this.#eventOf(ended), refused);
     };
     if (conditions) this.#ends.add(end);
     return end;

@@ -1,6 +1,7 @@
 /** The command lines of `postern explain` and `postern plugin`. @module */
 
 import {
+  type FlagGroup,
   type FlagValues,
   parseFlags,
   quote,
@@ -9,7 +10,7 @@ import {
 } from "../flags/parse_flags.ts";
 import { ProxyError } from "../../base/mod.ts";
 import type { PluginTask } from "../commands/plugin/run_plugin.ts";
-import { PLUGIN_DEV_FLAGS } from "./command_flags.ts";
+import { PLUGIN_DEV_FLAGS, PLUGIN_TEST_FLAGS } from "./command_flags.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { WhichProxy } from "../process/find_admin.ts";
 
@@ -24,6 +25,11 @@ export const PLUGIN_WORDS: Readonly<Record<PluginTask["kind"], string>> = {
   dev: "FILE",
 };
 
+const FLAGS_OF: Readonly<Record<string, readonly FlagGroup[]>> = {
+  dev: PLUGIN_DEV_FLAGS,
+  test: PLUGIN_TEST_FLAGS,
+};
+
 /** `undefined`: help is wanted. */
 export function parsePluginTask(
   argv: readonly string[],
@@ -34,7 +40,7 @@ export function parsePluginTask(
   const end = rest.findIndex((word) => word.startsWith("-"));
   const words = isKnown ? rest.slice(0, end < 0 ? rest.length : end) : [];
   const flags = isKnown ? rest.slice(words.length) : argv.filter((word) => word.startsWith("-"));
-  const given = parseFlags(flags, kind === "dev" ? PLUGIN_DEV_FLAGS : [], {
+  const given = parseFlags(flags, FLAGS_OF[kind] ?? [], {
     command: "postern plugin",
     env,
   });
@@ -63,8 +69,12 @@ function taskOf(kind: PluginTask["kind"], words: readonly string[], flags: FlagV
         return { kind, file: first, config: readJson(flags, "config") };
       }
       break;
-    case "check":
     case "test":
+      if (first !== undefined) {
+        return { kind, files: words, only: flags.text("only"), watch: flags.on("watch") };
+      }
+      break;
+    case "check":
     case "bundle":
       if (first !== undefined) return { kind, files: words };
   }

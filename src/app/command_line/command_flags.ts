@@ -176,6 +176,14 @@ Flags of check alone
 ${ANSWER_FLAGS}
 `);
 
+export const PLUGIN_TEST_FLAGS = readFlagTable(`
+Flags of test
+  -only TEXT
+      Run only the tests that have TEXT in their name.
+  -watch
+      Run the tests again whenever one of their files is saved, until Ctrl-C.
+`);
+
 export const PLUGIN_DEV_FLAGS = readFlagTable(`
 Flags of dev
   -config JSON (default: {})

@@ -12,6 +12,7 @@ import {
   EVENTS_FLAGS,
   EXPLAIN_FLAGS,
   PLUGIN_DEV_FLAGS,
+  PLUGIN_TEST_FLAGS,
   STATUS_FLAGS,
   TAP_FLAGS,
   TOP_FLAGS,
@@ -34,7 +35,7 @@ export const FLAGS: Readonly<Partial<Record<HelpTopic, readonly FlagGroup[]>>> =
   upgrade: UPGRADE_FLAGS,
   top: TOP_FLAGS,
   tap: TAP_FLAGS,
-  plugin: PLUGIN_DEV_FLAGS,
+  plugin: [...PLUGIN_TEST_FLAGS, ...PLUGIN_DEV_FLAGS],
   version: VERSION_FLAGS,
 };
 
@@ -319,7 +320,7 @@ Examples:
        postern plugin types
        postern plugin new NAME
        postern plugin check FILE...
-       postern plugin test FILE...
+       postern plugin test FILE... [-only TEXT] [-watch]
        postern plugin bundle FILE...
        postern plugin dev FILE [-config JSON]
 
@@ -341,6 +342,8 @@ Examples:
   postern plugin check shop_rules.ts
   # Run its tests, shop_rules_test.ts:
   postern plugin test shop_rules.ts
+  # Run some of them, again after each change:
+  postern plugin test shop_rules.ts -only refuses -watch
   # Write shop_rules.bundle, to copy it to other hosts:
   postern plugin bundle shop_rules.ts
   # See its effect on requests while you write it:

@@ -83,3 +83,34 @@ test("plugin dev waits for a plugin that loads, shows its work, and reloads it w
     await rm(directory, { recursive: true });
   }
 });
+
+test("plugin test -watch runs the tests again when one of their files is saved, until a signal", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "postern-watch-test-"));
+  try {
+    await writeFile(join(directory, "marks.js"), marks("first"));
+    await writeFile(
+      join(directory, "marks_test.js"),
+      `import { mount } from "postern/kit";
+import { equal } from "node:assert/strict";
+import { test } from "node:test";
+import plugin from "./marks.js";
+test("marks", async () => {
+  await using it = await mount(plugin, { config: { header: "x-mark" } });
+  await it.request();
+  equal(it.upstream.requests[0].header("x-mark"), "first");
+});
+test("other", () => equal(1, 2));
+`,
+    );
+    const [command = "", ...words] = posternCommand(OWN_ENGINE);
+    const args = [...words, "plugin", "test", directory, "-watch", "-only", "marks"];
+    await using watching = new Process(command, args, { name: "watch" });
+    await watching.waitFor(/1 passed, 0 failed .*\n\nSave a file/, IN_TIME);
+    await writeFile(join(directory, "marks.js"), marks("second"));
+    await watching.waitFor(/failed {2}marks [^]*0 passed, 1 failed .*\n\nSave a file/, IN_TIME);
+    watching.kill("SIGINT");
+    assert.deepEqual(await watching.waitExit(IN_TIME), { code: 1, signal: null });
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});

@@ -1,10 +1,41 @@
 /** The part of `node:test` that `postern plugin test` has. */
 declare module "node:test" {
-  type Declare = (name: string, body: () => unknown) => void;
-  export const test: Declare;
-  export const it: Declare;
-  export const describe: (name: string, body: () => void) => void;
+  interface Options {
+    readonly skip?: boolean | string;
+    readonly todo?: boolean | string;
+    readonly only?: boolean;
+    /** Milliseconds; 10,000 if absent. */
+    readonly timeout?: number;
+  }
+  interface Declare<Body, Result = void> {
+    (name: string, body: Body): Result;
+    (name: string, options: Options, body?: Body): Result;
+  }
+  interface Declarations<Body> extends Declare<Body> {
+    readonly skip: Declare<Body>;
+    readonly todo: Declare<Body>;
+    readonly only: Declare<Body>;
+  }
+  export interface TestContext {
+    readonly name: string;
+    readonly fullName: string;
+    /** Aborted once the test has ended. */
+    readonly signal: AbortSignal;
+    diagnostic(text: string): void;
+    skip(why?: string): void;
+    todo(why?: string): void;
+    after(hook: () => unknown): void;
+    test: Declare<TestBody, Promise<void>>;
+  }
+  type TestBody = (t: TestContext) => unknown;
+  export const test: Declarations<TestBody>;
+  export const it: typeof test;
+  export const describe: Declarations<() => void>;
   export const suite: typeof describe;
+  export const before: (hook: () => unknown) => void;
+  export const after: typeof before;
+  export const beforeEach: typeof before;
+  export const afterEach: typeof before;
   export default test;
 }
 

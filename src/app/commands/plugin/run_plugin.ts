@@ -9,7 +9,13 @@ export type PluginTask =
   | { readonly kind: "list" | "types" }
   | { readonly kind: "new"; readonly name: string }
   | { readonly kind: "dev"; readonly file: string; readonly config: unknown }
-  | { readonly kind: "check" | "test" | "bundle"; readonly files: readonly string[] };
+  | { readonly kind: "check" | "bundle"; readonly files: readonly string[] }
+  | {
+    readonly kind: "test";
+    readonly files: readonly string[];
+    readonly only: string | undefined;
+    readonly watch: boolean;
+  };
 
 /** Returns the exit code. */
 export async function runPlugin(task: PluginTask): Promise<number> {
@@ -31,7 +37,7 @@ export async function runPlugin(task: PluginTask): Promise<number> {
     case "bundle":
       return await (await import("./bundle_plugin.ts")).bundlePlugins(task.files, write);
     case "test":
-      return await (await import("./test_plugin.ts")).testPlugins(task.files, write);
+      return await (await import("./test_plugin.ts")).testPlugins(task.files, write, task);
   }
 }
 

@@ -30,8 +30,9 @@ test("parseCommand() reads the tasks of `postern plugin`, and refuses others", (
     task: { kind: "list" },
   });
   const files = ["a.ts", "b"];
-  const task = { kind: "test", files };
-  assert.deepEqual(parseCommand(["plugin", "test", ...files], {}), { kind: "plugin", task });
+  const words = ["plugin", "test", ...files, "-only", "x", "-watch"];
+  const task = { kind: "test", files, only: "x", watch: true };
+  assert.deepEqual(parseCommand(words, {}), { kind: "plugin", task });
   const dev = { kind: "dev", file: "a.ts", config: { a: 1 } };
   assert.deepEqual(parseCommand(["plugin", "dev", "a.ts", "-config", '{"a":1}'], {}), {
     kind: "plugin",

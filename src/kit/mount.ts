@@ -217,6 +217,7 @@ function scriptedCallees(
         if (script) call.start(script, context);
         return call;
       },
+      endpoints: () => ({ known: 1, usable: 1 }),
       close: () => {},
     }),
   };

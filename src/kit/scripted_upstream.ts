@@ -97,6 +97,10 @@ export class ScriptedUpstream implements RequestPool {
     return "";
   }
 
+  endpoints(): { readonly known: number; readonly usable: number } {
+    return { known: 1, usable: 1 };
+  }
+
   acquire(handler: AttemptHandler<ScriptedConnection>): Dial {
     const step = this.#script[Math.min(this.#attempts, this.#script.length - 1)] ?? ok();
     const host = `10.0.0.${++this.#attempts}:8080`;

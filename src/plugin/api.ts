@@ -360,9 +360,26 @@ export interface BoundedMap<V> {
   clear(): void;
   readonly size: number;
 }
-/** Sends `GET /` unless changed. Resolves to a whole response, or a `failure`; gRPC trailers are headers. */
-export type Call = (request: RequestChange, terms: Terms) => Promise<HttpResponse>;
+export interface Call {
+  /** Sends `GET /` unless changed. Resolves to a whole response, or a `failure`; gRPC trailers are headers. */
+  (request: RequestChange, terms: Terms): Promise<HttpResponse>;
+  /**
+   * The same with bodies as streams: the request's may be one, the response comes with its head, and is over
+   * with its body, which the plugin reads or passes on. Trailers are dropped.
+   */
+  stream(request: RequestChange, terms: Omit<Terms, "limitBytes">): Promise<HttpResponse>;
+  health(): CalleeHealth;
+}
+/** The state of a callee, as this worker knows it. */
+export interface CalleeHealth {
+  /** Endpoints, and those that are neither ejected nor fail their checks. */
+  readonly known: number;
+  readonly usable: number;
+  /** Why the last call of this plugin that ended failed; `null`: it did not. */
+  readonly lastFailure: Failure | null;
+}
 export type Terms = {
+  /** Until the response; of a streamed call until its head, and then between any two bytes of its body. */
   readonly timeoutMs: number;
   /** Limit of the response's body; a longer one is a failure. Absent: the body is discarded. */
   readonly limitBytes?: number;

@@ -1,7 +1,7 @@
-/** Calls of plugins to other services, limited in number and time; the whole response is a value. @module */
+/** Calls of plugins to other services, limited in number and time. @module */
 
 import { addField, fieldOf, isGrpc } from "../http/mod.ts";
-import type { Call, RequestChange, Terms } from "./api.ts";
+import type { Call, CalleeHealth, Failure, RequestChange, Terms } from "./api.ts";
 import { MadeBody, PassingBody } from "./body.ts";
 import { notSent, PluginRequest, type PluginResponse } from "./messages.ts";
 
@@ -23,12 +23,16 @@ export interface Callee {
   readonly authority: string;
   /** Calls `onResponse` once, now or later, unless the call is cancelled before. */
   call(request: CalleeRequest, onResponse: (response: PluginResponse) => void): { cancel(): void };
+  /** How many endpoints it has, and how many of them are neither ejected nor failing. */
+  endpoints(): Pick<CalleeHealth, "known" | "usable">;
   close(): void;
 }
 
 export interface CalleeRequest {
-  /** The body is bytes, or absent. */
+  /** The body is bytes, absent, or a stream if the call streams. */
   readonly request: PluginRequest;
+  /** The call streams: it is over with the body of the response. Absent: the response is whole. */
+  readonly onOver?: () => void;
   readonly timeoutMs: number;
   /** `undefined`: the body of the response is discarded. */
   readonly limitBytes: number | undefined;
@@ -39,6 +43,8 @@ export interface CalleeRequest {
 const MAX_CALLEES = 16;
 /** Concurrent calls of one plugin: Envoy's default `max_requests` of a cluster. */
 const MAX_CALLS = 1_024;
+/** Each may hold 64 KB of a response that is read slowly. */
+const MAX_STREAMS = 128;
 const MAX_TIMEOUT_MS = 60_000;
 
 const BLANK = new PluginRequest({
@@ -60,6 +66,8 @@ export class PluginCalls {
   readonly #open: Callee[] = [];
   /** Ends each call that is under way. */
   readonly #running = new Set<() => void>();
+  /** How many of them stream. */
+  #streams = 0;
   #isClosed = false;
 
   constructor(callees: Callees | undefined) {
@@ -77,29 +85,54 @@ export class PluginCalls {
     const callee = this.#callees.open(name);
     this.names.push(name);
     this.#open.push(callee);
-    return (request, terms) => this.#call(callee, request, terms);
+    let lastFailure: Failure | null = null;
+    const call = async (change: RequestChange, terms: Terms, streams: boolean) => {
+      const response = await this.#call(callee, change, { ...terms, streams });
+      // A caller that left says nothing about the callee.
+      if (response.failure?.code !== "closed") lastFailure = response.failure;
+      return response;
+    };
+    return Object.assign((change: RequestChange, terms: Terms) => call(change, terms, false), {
+      stream: (change: RequestChange, terms: Omit<Terms, "limitBytes">) =>
+        call(change, terms, true),
+      health: () => ({ ...callee.endpoints(), lastFailure }),
+    });
   }
 
-  #call(callee: Callee, change: RequestChange, terms: Terms): Promise<PluginResponse> {
+  #call(
+    callee: Callee,
+    change: RequestChange,
+    terms: Terms & { readonly streams: boolean },
+  ): Promise<PluginResponse> {
     return new Promise((resolve) => {
-      const calleeRequest = calleeRequestOf(callee, change, terms);
-      const { signal } = terms;
-      if (signal?.aborted || this.#isClosed) return resolve(notSent("closed", UNWANTED));
-      if (this.#running.size >= MAX_CALLS) {
-        return resolve(notSent("limit_reached", `${MAX_CALLS} calls are under way`));
-      }
-      const over = (response: PluginResponse) => {
+      const { signal, streams } = terms;
+      let isOver = false;
+      const over = () => {
+        if (isOver) return;
+        isOver = true;
         this.#running.delete(end);
+        if (streams) this.#streams--;
         signal?.removeEventListener("abort", end);
-        resolve(response);
       };
+      const made = calleeRequestOf(callee, change, terms);
+      if (signal?.aborted || this.#isClosed) return resolve(notSent("closed", UNWANTED));
+      if (this.#running.size >= MAX_CALLS || streams && this.#streams >= MAX_STREAMS) {
+        const limit = streams ? `${MAX_STREAMS} streamed calls` : `${MAX_CALLS} calls`;
+        return resolve(notSent("limit_reached", `${limit} are under way`));
+      }
       const end = () => {
         call.cancel();
-        over(notSent("closed", UNWANTED));
+        over();
+        resolve(notSent("closed", UNWANTED));
       };
       this.#running.add(end);
+      if (streams) this.#streams++;
       signal?.addEventListener("abort", end);
-      const call = callee.call(calleeRequest, over);
+      const request = streams ? { ...made, onOver: over } : made;
+      const call = callee.call(request, (response) => {
+        if (!streams || response.failure) over();
+        resolve(response);
+      });
     });
   }
 
@@ -117,17 +150,18 @@ const UNWANTED = "nobody waits for an answer any more";
 function calleeRequestOf(
   { authority }: Callee,
   change: RequestChange,
-  terms: Terms,
+  terms: Terms & { readonly streams: boolean },
 ): CalleeRequest {
-  const { timeoutMs, limitBytes, signal } = terms;
+  const { timeoutMs, limitBytes, signal, streams } = terms;
   if (!(timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS)) {
     throw new TypeError(`timeoutMs ${timeoutMs}: above 0, and up to ${MAX_TIMEOUT_MS}`);
   }
   const { body } = change;
   const kept = body instanceof PassingBody ? body.kept() : undefined;
   const request = BLANK.with({ authority, ...change, ...(kept && { body: kept }) });
-  if (request.body && !(request.body instanceof MadeBody && request.body.whole)) {
-    throw new TypeError("body: of a call it is text, bytes, or one that came and was kept");
+  if (request.body && !(request.body instanceof MadeBody && (streams || request.body.whole))) {
+    const kinds = streams ? "text, bytes, a stream" : "text, bytes";
+    throw new TypeError(`body: of a call it is ${kinds}, or one that came and was kept`);
   }
   return { request: withTrailers(request), timeoutMs, limitBytes, signal };
 }

@@ -36,7 +36,7 @@ async function ask(
 }
 
 function mountCalling(
-  onRequest: (call: Call) => Promise<HttpResponse>,
+  onRequest: (call: Call, args: RequestArgs) => Promise<HttpResponse>,
   callees: NonNullable<MountOptions["callees"]>,
   target = "authz",
 ) {
@@ -47,7 +47,7 @@ function mountCalling(
     config: ANYTHING,
     create(host: { callee(target: string): Call }) {
       const call = host.callee(target);
-      return { onRequest: () => onRequest(call) };
+      return { onRequest: (args: RequestArgs) => onRequest(call, args) };
     },
   };
   return mount(definition, { callees });
@@ -214,4 +214,99 @@ test("a plugin with an unknown callee cannot be loaded", async () => {
     mountCalling((call) => call({}, TERMS), {}, "unknown"),
     /plugins\[0\]: create\(\): Cannot ask "unknown": the test has nobody of that name/,
   );
+});
+
+const STREAMED = { timeoutMs: 200 };
+
+test("a streamed call sends a body as it comes, and its response is passed on as it comes", async () => {
+  const big = new Uint8Array(100_000).fill(97);
+  await using asking = await mountCalling(
+    (call, { request, exchange: { signal } }) =>
+      call.stream({ method: "POST", body: request.body?.stream() ?? null }, {
+        ...STREAMED,
+        signal,
+      }),
+    { authz: [({ body }) => status(201, { "x-got": body }, big, big, "end")] },
+  );
+  const { status: code, headers, body, failure } = await asking.request({
+    method: "POST",
+    body: ["one", "two"],
+  });
+  assert.deepEqual([code, headers.get("x-got"), body.length, failure], [
+    201,
+    "onetwo",
+    200_003,
+    null,
+  ]);
+  assert.equal(asking.callees["authz"]?.requests[0]?.isComplete, true);
+  assert.equal(asking.clock.pending, 0);
+});
+
+test("a streamed call whose body nobody reads ends after its time, and gives its place back", async () => {
+  const big = new Uint8Array(100_000);
+  let response: HttpResponse | undefined;
+  await using asking = await mountCalling(
+    (call) => call.stream({}, STREAMED),
+    { authz: [ok(big, big)] },
+  );
+  const kept = mountCalling(async (call) => {
+    response = await call.stream({}, STREAMED);
+    return await new Promise<HttpResponse>(() => {});
+  }, { authz: [ok(big, big)] });
+  await using reading = await kept;
+  void reading.request();
+  await settle();
+  assert.equal(response?.status, 200);
+  await reading.clock.advance(200);
+  await assert.rejects(async () => await response?.body?.bytes(1e6), /no byte for 200 ms/);
+  assert.equal(reading.callees["authz"]?.requests[0]?.isGivenUp, true);
+  assert.equal((await asking.request()).body.length, 200_000);
+});
+
+for (
+  const [what, steps, code] of [
+    ["no response begins in time", [hold()], "response_timed_out"],
+    ["the connection is refused", [unreachable()], "endpoint_refused"],
+  ] as const
+) {
+  test(`a streamed call resolves to a failure if ${what}`, async () => {
+    let failure: HttpResponse["failure"] | undefined;
+    await using asking = await mountCalling(async (call) => {
+      const response = await call.stream({}, STREAMED);
+      failure = response.failure;
+      return response;
+    }, { authz: steps });
+    void asking.request();
+    await asking.clock.advance(200);
+    assert.equal(failure?.code, code);
+  });
+}
+
+test("a plugin has at most 128 streamed calls, and the places of ended ones are free again", async () => {
+  const held = hold();
+  const codes: unknown[] = [];
+  await using asking = await mountCalling(async (call) => {
+    const calls = Array.from({ length: 129 }, () => call.stream({}, STREAMED));
+    void calls[128]?.then(({ failure }) => codes.push(failure?.code));
+    await Promise.all(calls.slice(0, 128));
+    return await call.stream({}, STREAMED);
+  }, { authz: [held] });
+  const answer = asking.request();
+  await settle();
+  assert.deepEqual(codes, ["limit_reached"]);
+  held.answer(status(204));
+  await settle();
+  held.answer(status(205));
+  assert.equal((await answer).status, 205);
+});
+
+test("the health of a callee has its endpoints, and the last failure until a call succeeds", async () => {
+  const seen: unknown[] = [];
+  await using asking = await mountCalling(async (call) => {
+    const { known, usable, lastFailure } = call.health();
+    seen.push([known, usable, lastFailure?.code]);
+    return await call({}, TERMS);
+  }, { authz: [unreachable(), ok()] });
+  for (let i = 0; i < 3; i++) await asking.request();
+  assert.deepEqual(seen, [[1, 1, undefined], [1, 1, "endpoint_refused"], [1, 1, undefined]]);
 });

@@ -14,7 +14,7 @@ export type { AccessRecord, TakeAccessRecord } from "./observe/access_records.ts
 export type { FinishedSpan, TakeSpan } from "./observe/tracer.ts";
 export { ExchangeValue } from "./service/exchange_value.ts";
 export { PluginLayers, type PluginResponseSink } from "./service/plugin_layers.ts";
-export { OutgoingCall } from "./service/proxy_callees.ts";
+export { OutgoingCall } from "./service/outgoing_call.ts";
 export { takeForm } from "./service/stages.ts";
 export type { RequestPool } from "./upstream/request_pools.ts";
 export type { PooledConnection } from "./upstream/connection_pool.ts";

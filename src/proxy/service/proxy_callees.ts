@@ -1,31 +1,13 @@
 /** Services that plugins may call: upstreams, and plaintext listeners on this machine. @module */
 
-import {
-  type Address,
-  type BindAddress,
-  type ErrorCode,
-  formatAddress,
-  type Timer,
-} from "../../base/mod.ts";
+import { type Address, type BindAddress, formatAddress } from "../../base/mod.ts";
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
-import {
-  type Callee,
-  type CalleeName,
-  type CalleeRequest,
-  type Callees,
-  failed,
-  joined,
-  MadeBody,
-  PluginResponse,
-} from "../../plugin/mod.ts";
+import type { Callee, CalleeName, Callees } from "../../plugin/mod.ts";
 import type { Snapshot, UpstreamPart } from "../../snapshot/mod.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import { type HttpPoolStats, httpPoolStats } from "../observe/http_stats.ts";
 import { LocalPool, type RequestPool, type RequestRoute } from "../upstream/request_pools.ts";
-import { addField, FIELD, type Fields, type ResponseHead } from "../../http/mod.ts";
-import { callerOf } from "./exchange_value.ts";
-import { type ResponseSink, UpstreamRequest } from "../upstream/upstream_request.ts";
-import type { PooledConnection } from "../upstream/connection_pool.ts";
+import { OutgoingCall } from "./outgoing_call.ts";
 
 /** Connect timeout for services on this machine. */
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -106,6 +88,7 @@ export class ProxyCallees {
         else call.upstreamFailed("no_endpoint", `the upstream ${authority} leads nowhere`, "");
         return call;
       },
+      endpoints: () => poolOf()?.endpoints() ?? NO_ENDPOINTS,
       close,
     };
   }
@@ -133,6 +116,7 @@ export class ProxyCallees {
   }
 }
 
+const NO_ENDPOINTS = { known: 0, usable: 0 };
 const STATS_LABELS = { direction: "outbound", listener: "plugin_calls" };
 const LOOPBACK = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\]):(\d{1,5})$/;
 
@@ -172,129 +156,4 @@ function isSame(bind: BindAddress, address: Address): boolean {
 function upstreamsOf(target: string, { upstreams }: Snapshot): readonly UpstreamPart[] {
   const exact = upstreams[target];
   return exact ? [exact] : Object.values(upstreams).filter(({ name }) => name === target);
-}
-
-const PIECE_BYTES = 65_536;
-
-export class OutgoingCall implements ResponseSink {
-  readonly #request: CalleeRequest;
-  readonly #onResponse: (response: PluginResponse) => void;
-  #upstream: UpstreamRequest | undefined;
-  #timer: Timer | undefined;
-  #connection: PooledConnection | undefined;
-  #head: ResponseHead | undefined;
-  readonly #chunks: Uint8Array[] = [];
-  #length = 0;
-  #sentBytes = 0;
-  #isOver = false;
-
-  /** `onResponse` is called once, unless the call is cancelled before. */
-  constructor(request: CalleeRequest, onResponse: (response: PluginResponse) => void) {
-    this.#request = request;
-    this.#onResponse = onResponse;
-  }
-
-  start(pool: RequestPool, context: UpstreamContext): void {
-    const caller = callerOf(this.#request.signal);
-    if (!pool.enter(caller)) return this.upstreamFailed("limit_reached", pool.whyFull(), "");
-    const { request: { head }, timeoutMs } = this.#request;
-    // A timer of its own: shared deadlines are late by as much as a response may take.
-    this.#timer = context.clock.after(timeoutMs, () => {
-      this.#upstream?.timedOut();
-      this.#fail("response_timed_out", `not answered within ${timeoutMs} ms`);
-    });
-    // Load balancing does not depend on the address of the caller.
-    const outgoing = { request: head, endsWithHead: this.#body === undefined, remote: "", caller };
-    const upstream = this.#upstream = new UpstreamRequest(this, outgoing, { pool, context });
-    upstream.start();
-  }
-
-  get #body(): Uint8Array | undefined {
-    const { body } = this.#request.request;
-    return body instanceof MadeBody && body.length !== 0 ? body.whole : undefined;
-  }
-
-  cancel(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#timer?.cancel();
-    this.#upstream?.leave(true);
-  }
-
-  #fail(code: ErrorCode, reason: string, tried = ""): void {
-    if (this.#isOver) return;
-    this.cancel();
-    const address = this.#connection?.reached.host ?? tried;
-    const endpoint = address === "" ? null : { address };
-    this.#onResponse(failed({ code, reason, wasSent: this.#connection !== undefined, endpoint }));
-  }
-
-  #answer(head: ResponseHead, trailers: Fields): void {
-    this.#isOver = true;
-    this.#timer?.cancel();
-    this.#upstream?.leave(false);
-    const { status } = head;
-    const fields = withGrpcStatus(head.fields, trailers);
-    const body = this.#length === 0 ? null : new MadeBody(joined(this.#chunks, this.#length));
-    const endpoint = this.#connection ? { address: this.#connection.reached.host } : null;
-    const made = { status, fields, length: this.#length };
-    this.#onResponse(new PluginResponse(made, body, { endpoint, failure: null }));
-  }
-
-  reached(connection: PooledConnection): void {
-    this.#connection = connection;
-  }
-
-  bodyWanted(): void {
-    const body = this.#body;
-    const upstream = this.#upstream;
-    if (!body || !upstream || this.#sentBytes === body.length) return;
-    let hasRoom = true;
-    while (hasRoom && this.#sentBytes < body.length && !this.#isOver) {
-      // Sent chunks change hands while others may use the body, so each piece is a copy.
-      const piece = body.slice(this.#sentBytes, this.#sentBytes + PIECE_BYTES);
-      this.#sentBytes += piece.length;
-      hasRoom = upstream.send(piece);
-    }
-    if (this.#sentBytes === body.length) upstream.end(undefined);
-  }
-
-  bodyHeld(): void {
-    this.#connection = undefined;
-    this.#sentBytes = 0;
-  }
-
-  informed(): void {}
-
-  responded(head: ResponseHead, ends: boolean): void {
-    this.#head = head;
-    if (ends) this.#answer(head, []);
-  }
-
-  responseData(chunk: Uint8Array): void {
-    const { limitBytes } = this.#request;
-    if (limitBytes === undefined) return;
-    this.#length += chunk.length;
-    this.#chunks.push(chunk);
-    if (this.#length <= limitBytes) return;
-    this.#fail("response_invalid", `its body is longer than ${limitBytes} bytes`);
-  }
-
-  responseEnd(trailers: Fields = []): void {
-    if (this.#head) this.#answer(this.#head, trailers);
-  }
-
-  upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
-    this.#fail(code, reason, tried);
-  }
-}
-
-/** A gRPC status is valid in headers as well; other trailers are dropped. */
-function withGrpcStatus(fields: Fields, trailers: Fields): Fields {
-  const all = fields.slice();
-  for (let i = 0; i < trailers.length; i += FIELD) {
-    const name = trailers[i] ?? "";
-    if (name.startsWith("grpc-")) addField(all, name, trailers[i + 1] ?? "");
-  }
-  return all;
 }

@@ -108,6 +108,49 @@ test("a plugin calls an upstream over mutual TLS and gets its response", async (
   await settle();
 });
 
+test("a streamed call carries both bodies as they come, and is reset when the caller leaves", async () => {
+  const streaming: AnyPlugin = {
+    ...CALLING_PLUGIN,
+    create(host: Host, { target }: Asking) {
+      const call = host.callee(target);
+      return {
+        onRequest: ({ request, exchange: { signal } }) => {
+          const body = request.body?.stream() ?? null;
+          return call.stream({ method: "POST", body }, { timeoutMs: 200, signal });
+        },
+      };
+    },
+  };
+  await using path = await startMemoryPath(snapshotWith({ target: "authz" }), {
+    loadPlugin: () => Promise.resolve(streaming),
+  });
+  const caller = callAs("web", path, CA);
+  caller.send("POST / HTTP/1.1\r\nHost: db\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+  await settle();
+  const authz = path.engine.lastDial.connect(PROVEN);
+  await settle();
+  await settle();
+  assert.match(authz.received, /^POST \/ HTTP\/1\.1\r\n[^]*\r\n3\r\none\r\n$/);
+  authz.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
+  await settle();
+  await settle();
+  assert.match(caller.received, /^HTTP\/1\.1 200 OK[^]*5\r\nfirst\r\n$/);
+  caller.send("3\r\ntwo\r\n");
+  await settle();
+  await settle();
+  assert.match(authz.received, /3\r\ntwo\r\n$/);
+  // As long as bytes move, it has no end.
+  for (let i = 0; i < 5; i++) {
+    await path.clock.advance(150);
+    authz.send("4\r\nmore\r\n");
+    await settle();
+  }
+  assert.match(caller.received, /(?:4\r\nmore\r\n){5}$/);
+  caller.connection.reset();
+  await settle();
+  assert.equal(authz.over, "reset");
+});
+
 test("a callee given by the id of an upstream has the upstream's name as authority", async () => {
   await using path = await start(snapshotWith({ target: "service:default/default/authz" }));
   const caller = callAs("web", path, CA);

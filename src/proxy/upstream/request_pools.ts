@@ -23,6 +23,11 @@ export const EITHER_VERSION: readonly string[] = ["h2", "http/1.1"];
 export const HTTP1_ONLY: readonly string[] = ["http/1.1"];
 const HTTP2_ONLY: readonly string[] = ["h2"];
 
+export interface EndpointCount {
+  readonly known: number;
+  readonly usable: number;
+}
+
 export interface RequestPool {
   /** Envoy's cluster name, for the access log. */
   readonly cluster: string;
@@ -31,6 +36,8 @@ export interface RequestPool {
   leave(caller: string): void;
   /** Why {@link RequestPool.enter} just returned false. */
   whyFull(): string;
+  /** For plugins that call it: how many endpoints it has, and how many of them are neither ejected nor failing. */
+  endpoints(): EndpointCount;
   /** Gives a connection, which is used at once, and its lease, if any. `avoid` is picked only if there is no other. */
   acquire(
     handler: AttemptHandler<PooledConnection>,
@@ -68,6 +75,7 @@ export interface RequestRoute {
 const LOCAL_LIMIT = 1_024;
 const FULL = `the local application is given ${LOCAL_LIMIT} requests at once`;
 const OWN_SHARE = `${FULL}, and the last places are kept for other callers`;
+const ONE_ENDPOINT: EndpointCount = { known: 1, usable: 1 };
 const NONE: ReadonlySet<EndpointState> = new Set();
 const NOBODY: readonly Endpoint[] = [];
 
@@ -125,6 +133,10 @@ export class LocalPool implements RequestPool {
 
   whyFull(): string {
     return this.#places.full ? FULL : OWN_SHARE;
+  }
+
+  endpoints(): EndpointCount {
+    return ONE_ENDPOINT;
   }
 
   acquire(handler: AttemptHandler<PooledConnection>): Dial {
@@ -195,6 +207,13 @@ export class EndpointPools implements RequestPool {
 
   leave(): void {
     this.#group.upstream.requests.leave();
+  }
+
+  endpoints(): EndpointCount {
+    const nowMs = this.#context.clock.monotonic();
+    const all = [...this.#group.targets].flatMap(({ pool }) => pool.views(nowMs));
+    const usable = all.filter(({ ejectedForMs, lastResort }) => ejectedForMs === 0 && !lastResort);
+    return { known: all.length, usable: usable.length };
   }
 
   acquire(

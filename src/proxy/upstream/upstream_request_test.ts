@@ -44,6 +44,7 @@ function callbacksAfter(break_: (events: ResponseEvents) => void): unknown[] {
     enter: () => true,
     leave() {},
     whyFull: () => "",
+    endpoints: () => ({ known: 1, usable: 1 }),
     acquire(handler: AttemptHandler<PooledConnection>) {
       handler.onDialled(connection as PooledConnection);
       return { cancel() {} };
@@ -106,6 +107,7 @@ test("UpstreamRequest keeps its hash over retries, and adds the cookie once, to 
     enter: () => true,
     leave() {},
     whyFull: () => "",
+    endpoints: () => ({ known: 1, usable: 1 }),
     acquire(handler: AttemptHandler<PooledConnection>, hash) {
       hashes.push(hash);
       handler.onDialled(connection as Partial<PooledConnection> as PooledConnection);

@@ -23,7 +23,7 @@ test("every example type-checks and passes its tests with the executable's types
     let output = "";
     const write = (text: string) => output += text;
     const plugins = names.filter((name) => !name.endsWith("_test.ts"));
-    assert.equal(plugins.length, 6);
+    assert.equal(plugins.length, 7);
     const checked = await checkPlugins(plugins.map((name) => join(directory, name)), write);
     assert.equal(checked, 0, output);
     assert.match(output, /allow_list\.ts: ok\n.*\n.*needs "allow": \["node:fs\/promises"\]/);

@@ -138,11 +138,9 @@ export function refusalEnding(
   const quiet = nowMs - refusals.warnedMs < WARN_EVERY_MS;
   if (!quiet) refusals.warnedMs = nowMs;
   const alert = end.kind === "reset" ? end.alert : "";
-  // Short: events and lists cut long reasons, and the command is at the end.
+  // Short: it is in every line about such connections. The command and `explain CODE` have the causes.
   const reason = alert
     ? `the peer ended it after the handshake and sent nothing: ${alert}`
-    : `probably refused (intention, trust, or its application is full or is down); ${
-      askThere(caller)
-    }`;
+    : `probably refused; ${askThere(caller)}`;
   return { kind: "failed", code: "refused_by_peer", reason, quiet };
 }

@@ -5,7 +5,7 @@ import { fakeAdminView } from "../../../../test/kit/admin/admin_view.ts";
 import { inboundOf } from "../../../../test/kit/engine/snapshots.ts";
 import { runtimeEngine } from "../../../net/mod.ts";
 import type { Snapshot } from "../../../snapshot/mod.ts";
-import { doctorExitCode, type DoctorFinding, doctorLines } from "./finding.ts";
+import { doctorExitCode, type DoctorFinding, doctorLines, findingsOf } from "./finding.ts";
 import {
   checkApplication,
   checkCertificates,
@@ -165,18 +165,42 @@ test("doctorLines() lists failures first, each with reason and fix", () => {
   assert.equal(doctorExitCode({ proxy: "web", findings: findings.slice(0, 2) }), 0);
 });
 
+const RUNNING: ExaminedProxy = {
+  at: ":19000",
+  info: {
+    node: { id: "web" },
+    postern: {
+      trust_domain: "",
+      options: { sidecarFor: "", proxyId: "", config: "", agent: "", servers: "" },
+      limits: { open_files: 1, max_connections: 1 },
+    },
+  },
+  ready: { state: "LIVE", reasons: [], troubles: [] },
+  listeners: [],
+  certificates: [],
+};
+
+test("checkRunning() says nothing that follows from a denial which another check names", () => {
+  const { failure } = findingsOf("calls");
+  const known = failure({ what: "db denies web: by default/web => default/db", why: "", fix: "" });
+  const at = "(intention_denied), 3 requests in the last minute";
+  const texts = [
+    `db refuses web ${at}`,
+    "db probably refuses web: it ends connections right after the handshake (refused_by_peer)",
+    "upstream db keeps failing: the last connection failed on the other side: refused_by_peer",
+    "upstream db: the last connection, 3m ago, failed on the other side: refused_by_peer",
+    `api refuses web ${at}`,
+    "upstream db keeps failing: the last request was answered 503 by the other side",
+  ];
+  const troubles = texts.map((text) => ({ text, stopsTraffic: true }));
+  const running = { ...RUNNING, ready: { state: "LIVE", reasons: [], troubles } };
+  assert.deepEqual(checkRunning(running, [known]).map(({ what }) => what), texts.slice(4));
+});
+
 test("checkRunning() repeats nothing that another check found, and tells failures by their effect", () => {
   const refused = "service-defaults web: MutualTLSMode: permissive is not supported";
   const running: ExaminedProxy = {
-    at: ":19000",
-    info: {
-      node: { id: "web" },
-      postern: {
-        trust_domain: "",
-        options: { sidecarFor: "", proxyId: "", config: "", agent: "", servers: "" },
-        limits: { open_files: 1, max_connections: 1 },
-      },
-    },
+    ...RUNNING,
     ready: {
       state: "LIVE",
       reasons: [],
@@ -186,7 +210,6 @@ test("checkRunning() repeats nothing that another check found, and tells failure
         { text: "the agent is away", stopsTraffic: false },
       ],
     },
-    listeners: [],
     certificates: [
       { name: "leaf", renewal: { works: true, text: "renewed by it" } },
       { name: "own", renewal: { works: false, text: "it fails: x" } },

@@ -144,6 +144,8 @@ export function checkUpstreams(
 interface Callee {
   readonly upstream: UpstreamPart;
   readonly id: ServiceId;
+  /** It has no instance in use: another check says so, and why nothing else is known about it. */
+  readonly isLacking: boolean;
 }
 
 /** The services behind the upstreams, in clusters that our Consul knows. */
@@ -153,13 +155,14 @@ function calleesOf({ snapshot }: Pick<MeshFacts, "snapshot">): readonly Callee[]
   for (const upstream of Object.values(upstreams)) {
     const resolvers = Object.values(chains[upstream.chain]?.resolvers ?? {});
     for (const key of resolvers.flatMap((resolver) => resolver.targets)) {
-      const uris = targets[key]?.spiffeUris ?? [];
+      const { spiffeUris: uris = [], lack = "" } = targets[key] ?? {};
       for (const uri of uris) {
         const parsed = parseServiceId(uri);
         if (parsed.kind !== "service") continue;
         const { id } = parsed;
         if (!credentials?.trustDomains.includes(id.trustDomain)) continue;
-        found.set(`${upstream.id} ${uri}`, { upstream, id });
+        const isLacking = lack !== "" && found.get(`${upstream.id} ${uri}`)?.isLacking !== false;
+        found.set(`${upstream.id} ${uri}`, { upstream, id, isLacking });
       }
     }
   }
@@ -187,11 +190,13 @@ export async function checkCalls(facts: MeshFacts): Promise<readonly DoctorFindi
   const from = own.id.service;
   /** Callees that let some requests in and deny others. */
   const judging = new Set<string>();
-  const found = await ofCallees(facts, async ({ upstream, id }) => {
+  const found = await ofCallees(facts, async ({ upstream, id, isLacking }) => {
     const name = upstreamLabel(upstream);
     try {
       const intentions = await agent.askIntentions(id satisfies ServiceRef);
       const rule = intentions.find((intention) => covers(intention, source));
+      // The default also denies a service that does not exist.
+      if (!rule && isLacking) return [];
       const action = rule?.action ?? snapshot.policy.defaultAction;
       const by = rule?.rule ?? `the default, ${action}`;
       if (action === "allow") return [];
@@ -212,6 +217,7 @@ export async function checkCalls(facts: MeshFacts): Promise<readonly DoctorFindi
         fix: `allow it: consul intention create -replace -allow ${from} ${id.service}`,
       })];
     } catch (error) {
+      if (isLacking) return [];
       return [warning({
         what: `whether ${id.service} lets ${from} in is not known: ${messageOf(error)}`,
         why: "a denial would refuse everything that is sent to it",
@@ -219,11 +225,17 @@ export async function checkCalls(facts: MeshFacts): Promise<readonly DoctorFindi
       })];
     }
   });
-  return calleesOf(facts).length === 0 ? [] : orOk(found, ok(callsText(from, [...judging].sort())));
+  const callees = calleesOf(facts);
+  if (callees.every(({ isLacking }) => isLacking)) return found;
+  const isPart = callees.some(({ isLacking }) => isLacking);
+  return orOk(found, ok(callsText(from, [...judging].sort(), isPart)));
 }
 
-function callsText(from: string, judging: readonly string[]): string {
-  const text = `the intentions of every upstream let ${from} in`;
+/** `isPart`: upstreams without an instance are left out. */
+function callsText(from: string, judging: readonly string[], isPart: boolean): string {
+  const text = `the intentions of every upstream${
+    isPart ? " with an instance" : ""
+  } let ${from} in`;
   if (judging.length === 0) return text;
   return `${text}; permissions decide about each request to ${
     judging.join(", ")
@@ -235,7 +247,8 @@ export async function checkProtocols(facts: MeshFacts): Promise<readonly DoctorF
   const { warning, ok } = findingsOf("protocols");
   const { agent } = facts;
   if (!agent.askProtocols) return [];
-  const found = await ofCallees(facts, async ({ upstream, id }) => {
+  const found = await ofCallees(facts, async ({ upstream, id, isLacking }) => {
+    if (isLacking) return [];
     const name = upstreamLabel(upstream);
     const mine = upstream.http?.protocol ?? "tcp";
     try {
@@ -251,7 +264,7 @@ export async function checkProtocols(facts: MeshFacts): Promise<readonly DoctorF
       })];
     }
   });
-  return calleesOf(facts).length === 0
+  return calleesOf(facts).every(({ isLacking }) => isLacking)
     ? []
     : orOk(found, ok("each upstream speaks the protocol of its instances"));
 }

@@ -114,7 +114,9 @@ export function checkRunning(
   const { at, ready: { state, reasons, troubles }, listeners } = running;
   // Another check found the same in Consul's configuration.
   const isNews = (text: string) =>
-    !known.some(({ what }) => what.includes(text) || what.replace(" is refused: ", ": ") === text);
+    !known.some(({ what }) =>
+      what.includes(text) || what.replace(" is refused: ", ": ") === text || isByDenial(text, what)
+    );
   const fixOf = (text: string) => {
     const [, upstream] = /^upstream ([^\s:]+)/.exec(text) ?? [];
     const events = `see what changed: postern events -admin ${at} -since 10m`;
@@ -152,6 +154,20 @@ export function checkRunning(
     [...stated, ...unbound],
     ok(`${state}, ${countOf(listeners.length, "listener")}, admin server ${at}`),
   );
+}
+
+/** Whether the running proxy says what follows from the denial that `what` names: `db denies web: ...`. */
+function isByDenial(text: string, what: string): boolean {
+  const [, callee = "", caller] = /^(\S+) denies (\S+): /.exec(what) ?? [];
+  if (caller === undefined) return false;
+  const isRefused = /\b(?:intention_denied|refused_by_peer)\b/.test(text);
+  return isRefused && [
+    `${callee} refuses ${caller} (`,
+    `${callee} probably refuses ${caller}: `,
+    `upstream ${callee} keeps failing`,
+    // A while ago.
+    `upstream ${callee}: the last`,
+  ].some((start) => text.startsWith(start));
 }
 
 /** Whether a renewal of its certificates would work now, and when it is due. */

@@ -4,6 +4,7 @@ import { Buffer } from "node:buffer";
 import { createSocket } from "node:dgram";
 import { messageOf } from "../base/mod.ts";
 import { cLibrary } from "./linux/c_library.ts";
+import { sendDescriptors } from "./linux/descriptors.ts";
 
 /** `unsupported`: this runtime or system cannot, whatever the path. */
 export type DatagramResult = "sent" | "failed" | "unsupported";
@@ -16,8 +17,15 @@ const SEND_FLAGS = 0x4000 | 0x40;
 /** Size of `sun_path`. */
 const PATH_LIMIT = 108;
 
-/** Sends `text` to the socket at `path`; `@name` is an abstract one. Never throws. */
-export function sendUnixDatagram(path: string, text: string): DatagramResult {
+/**
+ * Sends `text` to the socket at `path`; `@name` is an abstract one. With it go copies of `descriptors`, at
+ * most {@link DESCRIPTORS_PER_MESSAGE}. Never throws.
+ */
+export function sendUnixDatagram(
+  path: string,
+  text: string,
+  descriptors: readonly number[] = [],
+): DatagramResult {
   const library = cLibrary();
   if (!library) return "unsupported";
   const address = socketAddress(path);
@@ -26,6 +34,12 @@ export function sendUnixDatagram(path: string, text: string): DatagramResult {
   const fd = library.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return "failed";
   try {
+    if (descriptors.length > 0) {
+      const isConnected = library.connect(fd, address, address.length) === 0;
+      return isConnected && sendDescriptors(fd, data, descriptors) === data.length
+        ? "sent"
+        : "failed";
+    }
     const sent = library.sendto(fd, data, data.length, SEND_FLAGS, address, address.length);
     return Number(sent) === data.length ? "sent" : "failed";
   } finally {

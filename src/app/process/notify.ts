@@ -2,14 +2,14 @@
 
 import { execFile } from "node:child_process";
 import { type Clock, type Log, messageOf, printable, type Timer } from "../../base/mod.ts";
-import { type DatagramResult, sendUnixDatagram } from "../../net/mod.ts";
+import { sendUnixDatagram } from "../../net/mod.ts";
 
 interface NotifierOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly pid: number;
   readonly clock: Clock;
   readonly log: Log;
-  readonly send?: (path: string, text: string) => DatagramResult;
+  readonly send?: typeof sendUnixDatagram;
   readonly runNotifyProgram?: (path: string, text: string) => Promise<void>;
 }
 
@@ -19,7 +19,7 @@ const PROGRAM_TIMEOUT_MS = 5_000;
 export class Notifier {
   readonly #options: NotifierOptions;
   readonly #path: string;
-  readonly #send: (path: string, text: string) => DatagramResult;
+  readonly #send: typeof sendUnixDatagram;
   readonly #runProgram: (path: string, text: string) => Promise<void>;
   /** Programs are run one after the other, so that messages keep their order. */
   #queue: Promise<void> = Promise.resolve();
@@ -58,6 +58,17 @@ export class Notifier {
 
   status(status: string): void {
     this.#notify(statusLine(status));
+  }
+
+  /** Gives the supervisor copies of descriptors, for the next start of the service. False: it has none. */
+  storeDescriptors(name: string, descriptors: readonly number[]): boolean {
+    return this.enabled &&
+      this.#send(this.#path, `FDSTORE=1\nFDNAME=${name}`, descriptors) === "sent";
+  }
+
+  /** The supervisor closes its copies of this name. */
+  removeDescriptors(name: string): void {
+    this.#notify(`FDSTOREREMOVE=1\nFDNAME=${name}`);
   }
 
   /** Sends signs of life while `healthy`; without them systemd's watchdog ends this process. */

@@ -3,10 +3,10 @@
 import { type Clock, type Log, messageOf, sleep } from "../../base/mod.ts";
 import type { Reloaded } from "../../admin/mod.ts";
 import type { FetchCertificate, PublishEffect } from "../../proxy/mod.ts";
-import { closeDescriptor, type ListeningSocket } from "../../net/mod.ts";
+import type { ListeningSocket } from "../../net/mod.ts";
 import { troublesOf } from "../../source/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import { type ActivatedSocket, copiesOf, nameUnused, type PlaneSockets } from "./activation.ts";
+import type { PlaneSockets, SystemdSockets } from "./activation.ts";
 import { type BindRetry, createBindRetry, startHeartbeat } from "./plane_checks.ts";
 import type { Handover, Inheritance, OfferedSocket } from "./handover.ts";
 import { resumedState, stateToHand } from "./handed_state.ts";
@@ -44,8 +44,7 @@ export interface ProxyProcessOptions extends Pick<ProxyOptions, Settings> {
     readonly signal: AbortSignal;
     onWaiting(reason: () => string): Promise<void>;
   }): Promise<ProxyControl>;
-  /** Sockets that systemd opened for this process. */
-  readonly activated?: readonly ActivatedSocket[];
+  readonly systemd: SystemdSockets;
   /** Absent: sockets stay with this process. */
   readonly handover?: Pick<Handover, "hasPredecessor" | "inherit" | "offer" | "close">;
   createPlane(
@@ -94,7 +93,6 @@ export class ProxyProcess {
   /** The newest snapshot until it is in force or refused: its listeners count for readiness. */
   #coming: Snapshot | undefined;
   #inherited: Inheritance | undefined;
-  #kept: readonly ActivatedSocket[];
   #takenBy: number | undefined;
   /** Another process has the sockets. */
   readonly #handedOver = new AbortController();
@@ -108,7 +106,6 @@ export class ProxyProcess {
   constructor(options: ProxyProcessOptions) {
     const { clock, log } = options;
     this.#options = options;
-    this.#kept = options.activated ?? [];
     this.readiness = new Readiness({
       clock,
       log,
@@ -215,25 +212,20 @@ export class ProxyProcess {
   }
 
   async #serve(control: ProxyControl): Promise<Serving> {
-    const { clock, log, notifier, paths } = this.#options;
+    const { clock, log, notifier, paths, systemd } = this.#options;
     const { source } = control;
     const { signal } = this.#ending;
     const inherited = this.#inherited = await this.#inherit(control);
     const before = (wanted: OfferedSocket["use"]) =>
       inherited?.sockets.filter(({ use }) => use === wanted);
-    const kept = before("kept") ?? [];
-    if (kept.length > 0) {
-      for (const { fd } of this.#kept) closeDescriptor(fd);
-      this.#kept = kept.map((socket) => ({ name: "", ...socket }));
-    }
+    if (inherited) systemd.replace(before("kept") ?? []);
     const plane = this.#options.createPlane(control, async (request) => {
       const available = await source.fetchCertificate(request);
       // The workers need the snapshot with the certificate before the answer.
       await this.#applying;
       return available;
     }, {
-      inherited: before("listener"),
-      kept: this.#kept,
+      ...systemd.socketsFor("listener", before("listener")),
       cells: inherited?.state && resumedState(inherited.state, this.#options).cells,
     });
     this.#parts = { ...control, plane };
@@ -266,9 +258,11 @@ export class ProxyProcess {
     return { ...control, plane, registered };
   }
 
-  #inForce({ rollout }: DataPlane, wanted = rollout.taken): Snapshot | undefined {
+  #inForce(plane: DataPlane, wanted = plane.rollout.taken): Snapshot | undefined {
+    const { rollout } = plane;
     const { published, taken } = rollout;
     if (!published || taken !== wanted) return undefined;
+    this.#options.systemd.acceptLater(plane, this.#options.clock);
     this.#options.onInForce(published, rollout.takeEffects());
     return published;
   }
@@ -313,8 +307,7 @@ export class ProxyProcess {
       if (state) await this.#parts?.plane.resume(resumedState(state, this.#options));
       await this.#parts?.plane.accept();
       const servers = inherited.sockets.filter(({ use }) => use === "server");
-      const sockets = { inherited: servers, kept: this.#kept };
-      await (this.#admin ??= this.#options.openAdmin(sockets));
+      await this.#openAdmin(servers);
       // Before the other process does not any more: a process that starts now must find one of them.
       this.#offer();
       await inherited.serving();
@@ -343,7 +336,7 @@ export class ProxyProcess {
     return [
       ...listeners.map((socket) => ({ ...socket, use: "listener" as const })),
       ...this.#options.serverSockets().map((socket) => ({ ...socket, use: "server" as const })),
-      ...copiesOf(this.#kept).map((socket) => ({ ...socket, use: "kept" as const })),
+      ...this.#options.systemd.copies().map((socket) => ({ ...socket, use: "kept" as const })),
     ];
   }
 
@@ -400,7 +393,11 @@ export class ProxyProcess {
     const connections = (await plane.listeners()).flat()
       .reduce((sum, listener) => sum + listener.connections, 0);
     log.info("stopping", { connections, drain_timeout_ms: Math.round(leftMs) });
-    await Promise.race([plane.drain(leftMs, { handedOver }), this.#hurried.promise]);
+    // Their clients wait for the next process.
+    const isLeft = !handedOver &&
+      await this.#options.systemd.leave(() => this.#socketsToOffer());
+    const drained = plane.drain(leftMs, { handedOver: handedOver || isLeft });
+    await Promise.race([drained, this.#hurried.promise]);
   }
 
   /** False: the period was cut short, and the ordinary end follows. */
@@ -449,8 +446,9 @@ export class ProxyProcess {
     this.#options.log.info("stopped");
   }
 
-  async #openAdmin(): Promise<void> {
-    await (this.#admin ??= this.#options.openAdmin({ kept: this.#kept }));
+  async #openAdmin(inherited?: readonly ListeningSocket[]): Promise<void> {
+    const { systemd, openAdmin } = this.#options;
+    await (this.#admin ??= openAdmin(systemd.socketsFor("server", inherited)));
   }
 
   async #closeAdmin(): Promise<void> {
@@ -477,14 +475,12 @@ export class ProxyProcess {
 
   /** The proxy is ready for the first time, and serves. */
   #begin(): void {
-    const { log, notifier, onFirstReady } = this.#options;
+    const { log, notifier, onFirstReady, serverSockets, systemd } = this.#options;
     const service = this.snapshot?.service;
     this.#servingBegan.abort();
     onFirstReady();
-    if (this.#kept.length > 0) {
-      const servers = this.#options.serverSockets();
-      void nameUnused(this.#kept, { plane: this.#parts?.plane, servers, log });
-    }
+    if (this.#parts) systemd.accept(this.#parts.plane);
+    void systemd.nameUnused(this.#parts?.plane, serverSockets);
     log.info("ready", { proxy: this.#parts?.proxyId, service });
     notifier.ready(`serving ${service ?? ""}`);
   }

@@ -31,7 +31,7 @@ import { agentAddressText } from "../../consul/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { boundedAuthorize, createCatalogLook } from "./consul_questions.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
-import { takeActivated } from "./activation.ts";
+import { SystemdSockets, takeActivated } from "./activation.ts";
 import { findRival, shownMode, whoseAdmin } from "./find_admin.ts";
 import { Handover } from "./handover.ts";
 import { usualIdOf } from "./find_proxy.ts";
@@ -61,6 +61,9 @@ import type { Snapshot } from "../../snapshot/mod.ts";
 import { VERSION, versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "../workers/data_worker.ts";
 import { giveWayToTraffic } from "../workers/priority.ts";
+
+/** Servers of this process have taken their sockets by then. */
+const UNUSED_SERVERS_MS = 10_000;
 
 /** Differences of a proxy that takes the place of another program. */
 interface StandInOptions {
@@ -195,7 +198,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
         engine,
         ...hooks,
       }),
-    activated,
+    systemd: new SystemdSockets({ activated, notifier, log, env: standIn ? {} : process.env }),
     ...(handover && { handover }),
     serverSockets() {
       // The next process reads them when it takes over.
@@ -242,7 +245,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       });
     },
     async openAdmin({ inherited: sockets, kept }) {
-      await begin(sockets ? "took over from the process before" : "started");
+      await begin(proxy.isHeld ? "took over from the process before" : "started");
       inherited = new InheritedSockets(sockets ?? [], { held: false, kept });
       if (bind.kind === "off") return undefined;
       const holderOf = (place: AdminAddress) => whoseAdmin(place, askAdmin);
@@ -260,6 +263,8 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     },
     onFirstReady() {
       trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });
+      // At an address where no server listens any more, clients would wait.
+      clock.after(UNUSED_SERVERS_MS, () => inherited?.close());
       if (workers > 0) giveWayToTraffic();
     },
   });

@@ -125,6 +125,7 @@ export class NativeListener implements Listener {
   }
 
   close({ handedOver } = { handedOver: false }): void {
+    if (this.#state === "closed") return;
     // The runtime would remove the file of a unix socket, which the other process uses.
     if (handedOver && this.address.kind === "unix" && this.keepsWaiting) {
       this.pause();

@@ -1,10 +1,11 @@
 /** A proxy process made of fakes, which note in order what happens to them. @module */
 
-import { createLog, type ProxyError } from "../../../src/base/mod.ts";
+import { createLog, type ProxyError, silentLog } from "../../../src/base/mod.ts";
 import type { RegisterSignals } from "../../../src/consul/mod.ts";
 import type { ListenerView } from "../../../src/proxy/mod.ts";
 import type { Refusal, Snapshot } from "../../../src/snapshot/mod.ts";
 import type { ProxyControl } from "../../../src/app/process/control.ts";
+import { SystemdSockets } from "../../../src/app/process/activation.ts";
 import { Notifier } from "../../../src/app/process/notify.ts";
 import { ProxyProcess, type ProxyProcessOptions } from "../../../src/app/process/proxy_process.ts";
 import type { DataPlane } from "../../../src/app/workers/plane.ts";
@@ -127,6 +128,13 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
         })
       ),
   } as unknown as ProxyControl;
+  const notifier = new Notifier({
+    env: { NOTIFY_SOCKET: "/run/notify" },
+    pid: 1,
+    clock,
+    log: silentLog,
+    send: (_, text) => (note(text.replaceAll("\n", " ")), "sent"),
+  });
   let fetchCertificate = (): Promise<boolean> => Promise.resolve(false);
   const proxy = new ProxyProcess({
     clock,
@@ -135,13 +143,8 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
       holder: { level: "info" },
       write: ({ message, fields }) => note(`log: ${message} ${JSON.stringify(fields)}`),
     }),
-    notifier: new Notifier({
-      env: { NOTIFY_SOCKET: "/run/notify" },
-      pid: 1,
-      clock,
-      log: createLog({ clock, holder: { level: "info" }, write: () => {} }),
-      send: (_, text) => (note(text.replaceAll("\n", " ")), "sent"),
-    }),
+    notifier,
+    systemd: new SystemdSockets({ activated: [], notifier, log: silentLog, env: {} }),
     ready: "all",
     paths: 1,
     drainTimeoutMs: 5_000,

@@ -27,6 +27,8 @@ interface FilePairOptions {
   readonly outbound?: Json;
   readonly intentions?: readonly Json[];
   readonly args?: readonly string[];
+  /** Words in front of db's command. */
+  readonly underDb?: readonly string[];
   /** Other keys of the upstream: `maxConnections`. */
   readonly upstream?: Json;
 }
@@ -60,7 +62,7 @@ export async function startFilePair(options: FilePairOptions): Promise<FilePair>
   await using own = new AsyncDisposableStack();
   own.defer(() => rm(directory, { recursive: true, force: true }));
   const host = loopbackHost();
-  const { protocol, apps, args = [] } = options;
+  const { protocol, apps, args = [], underDb = [] } = options;
   const [upstream = 0, webAdmin = 0, ...ports] = await freePorts(host, 2 + 2 * apps.length);
   const publics = apps.map((_, at) => ({ host, port: ports[2 * at] ?? 0 }));
   const path = (name: string) => join(directory, name);
@@ -115,12 +117,12 @@ export async function startFilePair(options: FilePairOptions): Promise<FilePair>
       }],
     }),
   );
-  const start = (name: string, adminPort: number): Postern => {
+  const start = (name: string, adminPort: number, under: readonly string[] = []): Postern => {
     const adminAddress = `${host}:${adminPort}`;
     const command = ["proxy", "-config", path(`${name}.json`), "-admin-bind", adminAddress];
-    return runPostern([...command, ...args], { adminAddress });
+    return runPostern([...command, ...args], { adminAddress, under });
   };
-  const startDb = (at: number) => start(`db-${at}`, ports[2 * at + 1] ?? 0);
+  const startDb = (at: number) => start(`db-${at}`, ports[2 * at + 1] ?? 0, underDb);
   const dbs = apps.map((_, at) => own.use(startDb(at)));
   const web = own.use(start("web", webAdmin));
   await Promise.all([web, ...dbs].map(ready));

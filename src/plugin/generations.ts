@@ -214,8 +214,7 @@ function sharedNames(
 interface DefinitionSource extends Pick<Snapshot, "pluginCode"> {
   /** Loads plugins that are not from files. */
   readonly load: LoadPlugin;
-  /** Default: an import has no time limit. */
-  readonly clock?: HostDeps["clock"];
+  readonly clock: HostDeps["clock"];
   readonly mark?: HookMark | undefined;
 }
 
@@ -245,6 +244,19 @@ export async function whyNotUsable(
   }
 }
 
+/** An import has the time limit of `create`. A plugin that comes too late is not used. */
+export async function loadWithin(
+  loading: ReturnType<typeof loadCode>,
+  clock: HostDeps["clock"],
+): Promise<AnyPlugin> {
+  try {
+    return await within(CREATE_LIMIT_MS, loading, { clock });
+  } catch (error) {
+    loading.then(stopTimers, () => {});
+    throw error;
+  }
+}
+
 async function definitionOf(
   { plugin, file, at }: PluginUse,
   from: DefinitionSource,
@@ -259,12 +271,7 @@ async function definitionOf(
     if (!part) throw new TypeError("its code did not come with the snapshot");
     const { clock, mark } = from;
     if (mark?.held?.barred === "create") throw new TypeError(mark.held.reason);
-    const loading = loadCode(part, file.allow, mark);
-    if (!clock) return await loading;
-    return await within(CREATE_LIMIT_MS, loading, { clock }).catch((error) => {
-      loading.then(stopTimers, () => {});
-      throw error;
-    });
+    return await loadWithin(loadCode(part, file.allow, mark), clock);
   } catch (error) {
     const reason = `Cannot load ${plugin} (${at}.use): ${faultOf(error)}`;
     throw new ProxyError("plugin_failed", reason, { cause: error });

@@ -167,14 +167,16 @@ export class HookMark {
   }
 }
 
-/** A plugin that holds a worker now. */
+/** A plugin that holds a worker now, or has ended it. */
 export interface HoldingPlugin {
   readonly plugin: MarkedPlugin;
   readonly hook: HookName;
   /** It came before the plugin served. */
   readonly isSetup: boolean;
-  /** False: the worker does not answer, and this is the plugin that was called last. */
+  /** False: the worker does not answer, or has ended, and this is the plugin that was called last. */
   readonly isSure: boolean;
+  /** The worker has ended, as by `process.exit`. */
+  readonly hasEnded?: true;
 }
 
 /** The marks of one worker, for the control thread. */
@@ -230,6 +232,13 @@ export class HookWatch {
     this.isHeld = isSure || this.#unanswered >= limits.answer;
     if (!this.isHeld || wasHeld) return undefined;
     return this.#holding(isSure ? running : Atomics.load(this.#cells, LAST), isSure);
+  }
+
+  /** The plugin that ran when the worker ended, or was called last. */
+  ended(): HoldingPlugin | undefined {
+    const running = Atomics.load(this.#cells, RUNNING);
+    const holding = this.#holding(running || Atomics.load(this.#cells, LAST), running !== 0);
+    return holding && { ...holding, hasEnded: true };
   }
 
   #holding(cell: number, isSure: boolean): HoldingPlugin | undefined {

@@ -135,7 +135,7 @@ async function createInstance(
   let plugin: Plugin;
   try {
     const limitMs = Math.min(CREATE_LIMIT_MS - importMs, untilMs - startedMs);
-    plugin = await within(Math.max(0, limitMs), making, lender);
+    plugin = await within(Math.max(0, Math.round(limitMs)), making, lender);
   } catch (error) {
     host.close();
     // A plugin that is created too late is closed here.

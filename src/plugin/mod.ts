@@ -37,6 +37,7 @@ export {
   type ListenerPlugins,
   type ListenerRefusal,
   type LoadPlugin,
+  loadWithin,
   type PluginsOf,
   PluginsRefused,
   type PreparedGenerations,

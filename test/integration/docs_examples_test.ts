@@ -362,7 +362,10 @@ for (const { name, text } of examplesOf("fleet")) {
     assert.deepEqual(uses, [["in_flight_limit"], ["header_rules", "timeout"], ["header_rules"]]);
     for (const { used } of plugins.held.values()) {
       for (const use of used?.uses ?? []) {
-        assert.equal(await whyNotUsable(use, { pluginCode: {}, load: loadBuiltIn }), undefined);
+        assert.equal(
+          await whyNotUsable(use, { pluginCode: {}, load: loadBuiltIn, clock: systemClock }),
+          undefined,
+        );
       }
     }
   });

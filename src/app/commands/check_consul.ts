@@ -67,7 +67,7 @@ export async function pluginFaults(
     Object.values<ListWithPlugins>(listeners).flatMap(({ plugins }) => plugins)
   );
   const faults = await Promise.all(
-    uses.map((use) => whyNotUsable(use, { pluginCode, load: loadBuiltIn })),
+    uses.map((use) => whyNotUsable(use, { pluginCode, load: loadBuiltIn, clock: systemClock })),
   );
   const useless = idlePlugins({ inbound, upstreams, pluginCode })
     .flatMap(({ use: { at, plugin, isForAll }, listener }) =>

@@ -2,7 +2,13 @@
 
 import { formatSpanMs, type LogLevel, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
 import { duplicate, endsBusyThreads, type ListeningSocket, shareOut } from "../../net/mod.ts";
-import { HookWatch, type OpenSharedCells, PluginsRefused, SharedCells } from "../../plugin/mod.ts";
+import {
+  type HoldingPlugin,
+  HookWatch,
+  type OpenSharedCells,
+  PluginsRefused,
+  SharedCells,
+} from "../../plugin/mod.ts";
 import {
   type Columns,
   type ListenerView,
@@ -118,7 +124,7 @@ class DataWorker implements RolloutMember {
   /** Looks whether a plugin holds the worker; then it is replaced. True: it has plugins from files. */
   look(turn: number): boolean {
     const thread = this.#thread;
-    const { worker, held, isInForce, onStarted } = this.#options;
+    const { held, onStarted } = this.#options;
     if (!thread || !this.#watch.isUsed) return false;
     if (turn % BEAT_LOOKS === 0) void this.beat();
     const holding = this.#watch.look(this.#beat === undefined, HOLD_LIMITS);
@@ -127,6 +133,16 @@ class DataWorker implements RolloutMember {
       onStarted();
     }
     if (!holding) return true;
+    const reason = this.#blame(holding);
+    // A plugin that holds workers is soon not called any more: no delay is needed.
+    if (held.endsThreads) this.#died(thread, reason, { isReplacedAtOnce: true });
+    else this.isHeld = true;
+    return true;
+  }
+
+  /** Counts it for the plugin. What is new in a snapshot that is being prepared is refused. Returns the reason. */
+  #blame(holding: HoldingPlugin): string {
+    const { worker, held, isInForce } = this.#options;
     const preparing = this.#preparing;
     const isNew = preparing !== undefined && !isInForce(preparing.snapshot);
     const reason = held.take(worker, holding, isNew);
@@ -136,10 +152,7 @@ class DataWorker implements RolloutMember {
       const { listener } = holding.plugin;
       preparing.refused.reject(new PluginsRefused([{ listener, reason: why, isHeld: true }]));
     }
-    // A plugin that holds workers is soon not called any more: no delay is needed.
-    if (held.endsThreads) this.#died(thread, reason, { isReplacedAtOnce: true });
-    else this.isHeld = true;
-    return true;
+    return reason;
   }
 
   setHeld(): void {
@@ -271,7 +284,11 @@ class DataWorker implements RolloutMember {
       event.preventDefault();
       this.#died(thread, event.message);
     };
-    thread.addEventListener("close", () => this.#died(thread, "it ended"));
+    thread.addEventListener("close", () => {
+      if (this.#thread !== thread) return;
+      const ended = watch.ended();
+      this.#died(thread, ended ? this.#blame(ended) : "it ended");
+    });
   }
 
   #runs(thread: Worker, channel: WorkerChannel): void {

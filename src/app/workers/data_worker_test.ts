@@ -200,7 +200,11 @@ class FakeWorker implements Port {
     this.terminated = true;
   }
 
-  addEventListener(): void {}
+  /** Called when the thread has ended. */
+  onClose = () => {};
+  addEventListener(_: string, onClose: () => void): void {
+    this.onClose = onClose;
+  }
 }
 
 function fakePlane(
@@ -376,7 +380,15 @@ async function heldPlane(endsThreads: boolean) {
     await applied;
     holds = false;
   };
-  return { ...fake, held, loops };
+  const ends = async () => {
+    holds = true;
+    const applied = fake.plane.rollout.apply(WITH_PLUGIN);
+    await fake.clock.advance(0);
+    fake.workers.find(({ calls }) => calls.at(-1) === "prepare")?.onClose();
+    await applied;
+    holds = false;
+  };
+  return { ...fake, held, loops, ends };
 }
 
 const HELD =
@@ -400,6 +412,18 @@ test("createWorkerPlane() ends a worker that a plugin holds, and refuses what wo
   assert.ok(lines.some(({ message }) => message.startsWith("plugin is not called any more")));
   const count = stats.samples().find(({ name }) => name === "plugin_held_worker_total");
   assert.deepEqual([count?.value, count?.labels], [2, { plugin: "loops", listener: "db" }]);
+  plane.close();
+});
+
+test("createWorkerPlane() refuses a plugin that ends the worker in which it is created", async () => {
+  const { lines, workers, plane, ends } = await heldPlane(true);
+  await ends();
+  const [refused] = plane.rollout.refused;
+  const reason = "plugin loops of db (plugins[0]) ended it in create, as process.exit does";
+  assert.equal(refused?.reason, `Cannot use the snapshot: data worker 0: ${reason}`);
+  const died = lines.find(({ message }) => message.startsWith("data worker died"));
+  assert.equal(died?.fields.reason, reason);
+  assert.ok(!workers[1]?.calls.slice(3).includes("prepare"), "the other worker serves on");
   plane.close();
 });
 

@@ -1,4 +1,4 @@
-/** Names the plugins that hold a data worker, and bars those that do it again. @module */
+/** Names the plugins that hold or end a data worker, and bars those that do it again. @module */
 
 import type { Clock, Log, ReportEvent, Stats, Timer } from "../../base/mod.ts";
 import type { HeldPlugin, HoldingPlugin, MarkedPlugin } from "../../plugin/mod.ts";
@@ -65,17 +65,18 @@ export class HeldPlugins {
   /** @param isNew The worker was preparing a snapshot that is not in force. Returns the reason. */
   take(worker: number, holding: HoldingPlugin, isNew: boolean): string {
     const { clock, log, stats, report } = this.#options;
-    const { plugin: { plugin, listener, at, key }, hook, isSetup } = holding;
-    const held = heldBy(holding);
+    const { plugin: { plugin, listener, at, key }, hook, isSetup, hasEnded } = holding;
+    const verb = hasEnded ? "ended" : "held";
+    const how = hasEnded ? endedBy(holding) : heldBy(holding);
     stats.counter(
       "plugin_held_worker_total",
-      "Times that a call of the plugin did not return, so that a data worker was ended",
+      "Times that a call of the plugin did not return: it blocked a data worker or ended it",
       { plugin, listener },
     ).add(1);
     const times = (this.#known.get(key)?.times ?? 0) + 1;
     const scope = hook === "import" || hook === "config" || isSetup && isNew ? "create" : "calls";
     const barred = times < BARRED_AFTER ? "none" : scope;
-    const last = `it held data worker ${worker} ${held}`;
+    const last = `it ${verb} data worker ${worker} ${how}`;
     const reason = barred === "none" ? last : `${last}, and is not called any more, ${UNTIL}`;
     this.#known.delete(key);
     this.#known.set(key, { key, reason, atMs: clock.now(), barred, times });
@@ -85,15 +86,15 @@ export class HeldPlugins {
     }
     this.#options.onChange(this.list);
     const facts = { plugin, listener, at, hook, worker, times };
-    if (!this.endsThreads) {
+    if (!this.endsThreads && !hasEnded) {
       const text =
-        `${plugin} of ${listener} holds data worker ${worker} ${held}, and this runtime ` +
+        `${plugin} of ${listener} holds data worker ${worker} ${how}, and this runtime ` +
         `cannot end it: restart the proxy`;
       log.error("a plugin holds a data worker, which cannot be ended: restart the proxy", facts);
       report({ kind: "plugin", subject: listener, text, severity: "error", isLogged: true });
     }
     if (barred !== "none") this.#barred(holding.plugin, barred, times);
-    return `plugin ${plugin} of ${listener} (${at}) held it ${held}`;
+    return `plugin ${plugin} of ${listener} (${at}) ${verb} it ${how}`;
   }
 
   #barred(
@@ -111,12 +112,17 @@ export class HeldPlugins {
     report({
       kind: "plugin",
       subject: listener,
-      text: `${plugin} is not called any more, ${UNTIL}: it held data workers ${times} times`,
+      text:
+        `${plugin} is not called any more, ${UNTIL}: it held or ended data workers ${times} times`,
       effect,
       severity: "error",
       isLogged: true,
     });
   }
+}
+
+function endedBy({ hook, isSure }: HoldingPlugin): string {
+  return isSure ? `in ${hook}, as process.exit does` : `probably after ${hook}`;
 }
 
 function heldBy({ hook, isSure }: HoldingPlugin): string {

@@ -139,8 +139,8 @@ export class RefusedPlugins {
 
   #taken(listener: string, refusals: number): void {
     const { log, report } = this.#options;
-    log.info("plugins in force that were refused before", { listener, refusals });
-    const text = `plugins in force that were refused ${refusals} times before`;
+    const text = "plugins not refused any more";
+    log.info(text, { listener, refusals });
     report?.({ kind: "plugin", subject: listener, text, isLogged: true });
   }
 }

@@ -241,7 +241,7 @@ test("a create that fails is tried again, and only its listener waits for it", a
   // At once: a try must not find an empty file.
   await writeFile(path("new"), "first");
   await rename(path("new"), path("one"));
-  await web.process.waitFor(/plugins in force that were refused before/, { timeoutMs: 20_000 });
+  await web.process.waitFor(/plugins not refused any more/, { timeoutMs: 20_000 });
   await eventually("the upstream is open", async () => await ask() !== "closed");
   assert.equal(await ask(), "tea fresh,first");
   assert.doesNotMatch(await ready(), /ENOENT/);
@@ -257,7 +257,7 @@ test("a create that fails is tried again, and only its listener waits for it", a
   assert.equal(await ask(), "coffee fresh,second");
   assert.doesNotMatch((await web.admin("/plugins")).body, /ENOENT/);
   assert.equal(await web.metric("postern_snapshot_refused"), 0);
-  assert.match((await web.admin("/events")).body, /plugins in force that were refused/);
+  assert.match((await web.admin("/events")).body, /plugins not refused any more/);
   assert.equal(web.output.match(/files reloaded/g)?.length, 1);
 
   await RawClient.ask(mesh.upstream, "GET /loose HTTP/1.1\r\nHost: web\r\n\r\n");

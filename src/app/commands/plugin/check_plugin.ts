@@ -2,8 +2,14 @@
 
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { extname, resolve } from "node:path";
-import { messageOf } from "../../../base/mod.ts";
-import { faultOf, loadCode, type PluginDefinition, whyNoImport } from "../../../plugin/mod.ts";
+import { messageOf, systemClock } from "../../../base/mod.ts";
+import {
+  faultOf,
+  loadCode,
+  loadWithin,
+  type PluginDefinition,
+  whyNoImport,
+} from "../../../plugin/mod.ts";
 import { bundle, BUNDLE_EXTENSION, type Bundled } from "../../../source/mod.ts";
 import { isTestFile, nodeName, shown, testsBeside, type Write } from "./plugin_files.ts";
 import process from "node:process";
@@ -66,7 +72,8 @@ export async function loadPlugin(path: string, isReported = false): Promise<
   });
   if (refused.length > 0) return { faults: [...new Set(refused)] };
   try {
-    return { plugin: await loadCode({ ...code, path }, allow), allow, code };
+    const plugin = await loadWithin(loadCode({ ...code, path }, allow), systemClock);
+    return { plugin, allow, code };
   } catch (error) {
     return { faults: [`${shown(path)}: ${faultOf(error)}`] };
   }

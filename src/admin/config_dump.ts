@@ -78,7 +78,11 @@ function shownExport<E extends { readonly collector: TelemetryCollector }>(sent:
 
 /** A plugin's configuration may hold a key, under any name. */
 function withPlugins<P extends { readonly plugins: readonly PluginUse[] }>(part: P): P {
-  return { ...part, plugins: part.plugins.map((use) => ({ ...use, config: NOT_SHOWN })) };
+  const hidden = (use: PluginUse) => {
+    const routes = use.routes && Object.keys(use.routes).map((name) => [name, NOT_SHOWN] as const);
+    return { ...use, config: NOT_SHOWN, ...routes && { routes: Object.fromEntries(routes) } };
+  };
+  return { ...part, plugins: part.plugins.map(hidden) };
 }
 
 /** A chain without a choice is shown as its resolver. */

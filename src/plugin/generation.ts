@@ -19,10 +19,9 @@ import {
   type PluginInstance,
   type PluginOrigin,
   type RouteLookup,
-  type RoutePath,
-  routePathsOf,
   type RoutePlugins,
 } from "./instances.ts";
+import { type RoutePath, routePathsOf, withListedRoutes } from "./route_paths.ts";
 import { DRY_PLUGINS, DryRun } from "./dry_run.ts";
 import { IN } from "./hook_marks.ts";
 import type { PluginRequest } from "./messages.ts";
@@ -116,17 +115,18 @@ export class Generation {
   }
 
   /** Throws a ProxyError `plugin_failed` that names plugin and path; created plugins are closed then. */
-  static async make(options: GenerationOptions): Promise<Generation> {
-    const { listener, lender } = options;
+  static async make(given: GenerationOptions): Promise<Generation> {
+    const { listener, lender } = given;
     let instances: readonly PluginInstance[] = [];
     try {
+      const options = withListedRoutes(given);
       const paths = await routePathsOf(options);
       instances = await createInstances(options);
       const routes = await findRouteOf(instances, options);
       return new Generation(options, { instances, paths, routes });
     } catch (error) {
       await closeAll(instances, lender);
-      for (const { definition, mark } of options.plugins) {
+      for (const { definition, mark } of given.plugins) {
         stopTimers(definition);
         mark?.close();
       }

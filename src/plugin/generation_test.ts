@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { silentLog, Stats, systemClock } from "../base/mod.ts";
+import { createLog, silentLog, Stats, systemClock } from "../base/mod.ts";
 import type { Plugin, Schema } from "./api.ts";
 import { Generation } from "./generation.ts";
 import { PluginRequest } from "./messages.ts";
@@ -71,6 +71,41 @@ test("Generation calls a guard before there is a route, and again on one that ha
     ["of_guard", 1],
     ["of_filter", 2],
   ]);
+});
+
+test("Generation joins the list's configuration for routes with the chain's, and names what it does not use", async () => {
+  const lines: string[] = [];
+  const log = createLog({
+    clock: systemClock,
+    holder: { level: "debug" },
+    write: ({ fields }) => void lines.push(`${fields.at} ${fields.unused} of ${fields.known}`),
+  });
+  const make = (configs: Record<string, unknown>) => {
+    const [filter, guard] = PLUGINS;
+    const routes = { a: 3, b: 4 };
+    return Generation.make({
+      listener: "inbound",
+      plugins: filter && guard ? [{ ...filter, routes }, guard] : [],
+      routes: [{ route: { name: "a", service: "db", match: null }, configs, at: "routes.a" }],
+      lender: {
+        log,
+        stats: new Stats(),
+        clock: systemClock,
+        random: () => 0,
+        shared: new SharedState(),
+      },
+    });
+  };
+  const plan = (await make({ of_guard: 1 })).planOf(REQUEST);
+  assert.deepEqual(plan?.layers.map(({ name, routeConfig }) => [name, routeConfig]), [
+    ["of_guard", 1],
+    ["of_filter", 3],
+  ]);
+  assert.deepEqual(lines, ["filter.routes b of a"]);
+  await assert.rejects(
+    make({ of_filter: 1 }),
+    /filter\.routes\["a"\]: the chain configures of_filter there; list it with "as"/,
+  );
 });
 
 test("Generation on a listener that carries bytes leaves plugins for requests unused where the list is for all", async () => {

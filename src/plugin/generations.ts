@@ -123,7 +123,8 @@ export class Generations {
       const definition = as === undefined ? own : renamed(own, as);
       mark?.named(definition.name);
       const loaded = file ? { mark, ...importMs && { importMs } } : { builtIn: own.name };
-      return { definition, config, ...loaded, origin: originOf(use), onFailure, isForAll, at };
+      const place = { origin: originOf(use), onFailure, isForAll, at };
+      return { definition, config, ...use.routes && { routes: use.routes }, ...loaded, ...place };
     })).catch((error) => {
       for (const mark of marks) mark?.close();
       throw error;

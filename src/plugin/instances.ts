@@ -13,6 +13,8 @@ import { PluginHealth } from "./plugin_health.ts";
 export interface ListedPlugin {
   readonly definition: AnyPlugin;
   readonly config: unknown;
+  /** Its configuration for routes, by their names; absent: none. */
+  readonly routes?: Readonly<Record<string, unknown>>;
   /** The plugin's own name, if it is part of the executable. */
   readonly builtIn?: string;
   /** Absent: a test made it. */
@@ -228,45 +230,6 @@ export async function findRouteOf(
     throw new TypeError(`${at}: onRoutes(): ${faultOf(error)}`);
   });
   return { find, chooser };
-}
-
-/** One split of a route, or the whole route. */
-export interface RoutePath {
-  readonly weight: number;
-  /** `undefined`: a split is picked later. */
-  readonly resolver: string | undefined;
-  /** Configuration of the plugins, by name. */
-  readonly configs: ReadonlyMap<string, unknown>;
-}
-
-export async function routePathsOf(
-  { plugins, routes }: GenerationOptions,
-): Promise<ReadonlyMap<Route, readonly RoutePath[]>> {
-  const all = new Map<Route, RoutePath[]>();
-  for (const { route, configs, splits, at } of routes) {
-    const paths: RoutePath[] = [];
-    for (const split of splits ?? [{ weight: 1, resolver: undefined, configs }]) {
-      paths.push({ ...split, configs: await routeConfigsOf(split.configs, plugins, at) });
-    }
-    all.set(route, paths);
-  }
-  return all;
-}
-
-async function routeConfigsOf(
-  configs: RoutePlugins["configs"],
-  plugins: readonly ListedPlugin[],
-  at: string,
-): Promise<ReadonlyMap<string, unknown>> {
-  const own = new Map<string, unknown>();
-  for (const [name, config] of Object.entries(configs)) {
-    const path = `${at}.${name}`;
-    const definition = plugins.find((place) => place.definition.name === name)?.definition;
-    if (!definition) throw new TypeError(`${path}: no plugin of that name is loaded`);
-    if (!definition.routeConfig) throw new TypeError(`${path}: ${name} takes nothing for a route`);
-    own.set(name, await configOf(definition.routeConfig, config, path));
-  }
-  return own;
 }
 
 export function within<T>(

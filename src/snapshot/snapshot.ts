@@ -116,6 +116,8 @@ export interface PluginUse {
   readonly file?: PluginFile;
   /** As written in the configuration; the plugin validates it. */
   readonly config: unknown;
+  /** Its configuration for routes, by their names; absent: none. */
+  readonly routes?: Readonly<Record<string, unknown>>;
   /** `skip`: when the plugin fails, the request continues without it. */
   readonly onFailure: "refuse" | "skip";
   /**

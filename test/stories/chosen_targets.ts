@@ -14,8 +14,13 @@ const CANARY = `
 import * as v from "valibot";
 export default {
   name: "canary", api: 1, phase: "filter", config: v.strictObject({}),
+  routeConfig: v.strictObject({ mark: v.string() }),
   create: () => ({
-    onRequest({ request }, next) {
+    onRequest({ request, routeConfig }, next) {
+      if (request.path === "/mark") {
+        const headers = { set: { "x-mark": routeConfig?.mark ?? "none" } };
+        return next({ response: (response) => response.with({ headers }) });
+      }
       const target = request.headers.get("x-target");
       if (target !== undefined) return next({ target: JSON.parse(target) });
       const user = Number(request.headers.get("x-user") ?? -1);
@@ -93,7 +98,16 @@ export function chosenTargets(agents: Agents): void {
       await using web = await mesh.serve({
         name: "web",
         upstreams: [
-          { name: "db", port, config: { postern_plugins: [{ use: file }] } },
+          {
+            name: "db",
+            port,
+            config: {
+              postern_plugins: [{
+                use: file,
+                routes: { default: { mark: "here" }, "routes[7]": { mark: "nowhere" } },
+              }],
+            },
+          },
           { name: "other", port: otherPort },
         ],
       });
@@ -115,6 +129,14 @@ export function chosenTargets(agents: Agents): void {
         const answers: string[] = [];
         for (const user of users) answers.push(await ask({ "x-user": String(user) }));
         assert.deepEqual(answers, users.map((user) => user % 10 === 0 ? "200 v2" : "200 v1"));
+      });
+
+      await t.test("the list configures the plugin for routes, and an unknown one is named", async () => {
+        const reply = await fetch(`http://${mesh.host}:${port}/mark`);
+        assert.equal(reply.headers.get("x-mark"), "here");
+        await web.process.waitFor(/configuration of a plugin for routes is not used.*routes\[7\]/, {
+          timeoutMs: 20_000,
+        });
       });
 
       await t.test("targets have their names, ids and upstreams", async () => {

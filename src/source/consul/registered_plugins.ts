@@ -283,10 +283,16 @@ function listOf(value: unknown): unknown {
   const list = Array.isArray(value) ? value : [value];
   return list.map((entry) => {
     if (typeof entry !== "object" || entry === null) return entry;
-    const { config, allow } = entry;
+    const { config, allow, routes } = entry;
+    const byRoute = mapOf(routes);
     return {
       ...entry,
       ...(Array.isArray(config) && config.length === 1 && { config: config[0] }),
+      ...(isRecord(byRoute) && {
+        routes: Object.fromEntries(
+          Object.entries(byRoute).map(([route, own]) => [route, mapOf(own)] as const),
+        ),
+      }),
       ...(typeof allow === "string" && { allow: [allow] }),
     };
   });

@@ -39,6 +39,7 @@ export const PLUGINS = v.optional(v.pipe(
         v.pipe(text(), v.regex(/^node:[a-z0-9_/]+$/, 'must be a module of Node\'s: "node:crypto"')),
       )),
       config: v.optional(v.unknown(), {}),
+      routes: v.optional(v.record(text(), v.unknown())),
       onFailure: v.optional(v.picklist(["refuse", "skip"], 'must be "refuse" or "skip"'), "refuse"),
     }),
     v.forward(v.check((of) => of.sha256 === undefined || isFile(of.use), OF_A_FILE), ["sha256"]),
@@ -62,11 +63,12 @@ export function pluginUses(
   at: string,
   isForAll = false,
 ): readonly PluginUse[] {
-  return (list ?? []).map(({ use, as, file, config, onFailure }, index) => ({
+  return (list ?? []).map(({ use, as, file, config, routes, onFailure }, index) => ({
     plugin: use,
     ...(as !== undefined && { as }),
     ...(file && { file }),
     config,
+    ...(routes && { routes }),
     onFailure,
     ...(isForAll && { isForAll }),
     at: `${at}[${index}]`,

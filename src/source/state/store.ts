@@ -144,7 +144,7 @@ export function stateFileName(proxyId: string, of = proxyId): string {
  * signature: owner and mode keep others from writing the file, and the credentials are judged again on every
  * start.
  */
-const FORMAT = 13;
+const FORMAT = 14;
 
 type ParsedStored =
   | { readonly kind: "valid"; readonly state: StoredState }

@@ -12,6 +12,7 @@ const PLUGIN = {
   as: "second",
   file: { code: "code", digest: "d1", isPinned: true, allow: ["node:crypto"] },
   config: { mark: "kept" },
+  routes: { default: { mark: "kept" } },
   onFailure: "skip",
   isForAll: true,
   at: "inbound.plugins[0]",
@@ -353,7 +354,7 @@ test("the format of a stored state rises whenever the types of what is stored ch
   const [, format] = /"schema":(\d+)/.exec(formatStored(EVERYTHING)) ?? [];
   assert.equal(
     `${format} ${shape.slice(0, 16)}`,
-    "13 fcaf2d7e4ab23075",
+    "14 0766f66e5da9911f",
     "what is stored has changed: raise FORMAT in store.ts, and write both here",
   );
 });
@@ -363,8 +364,8 @@ const DIGEST = /"sha256":"([0-9a-f]+)"/.exec(TEXT)?.[1] ?? "";
 
 for (
   const [name, text, shown] of [
-    ["an older version", '{"schema":12,"savedAtMs":0,"snapshot":{}}', "12"],
-    ["a newer version", TEXT.replace('"schema":13', '"schema":14'), "14"],
+    ["an older version", '{"schema":13,"savedAtMs":0,"snapshot":{}}', "13"],
+    ["a newer version", TEXT.replace('"schema":14', '"schema":15'), "15"],
     ["a version without a number", '{"snapshot":"password"}', "unknown"],
     ["another program", "password", "unknown"],
     ["nobody", "", "unknown"],
@@ -373,7 +374,7 @@ for (
   test(`parseStored() refuses what ${name} wrote, whatever else is in it`, () => {
     assert.deepEqual(parseStored(text), {
       kind: "invalid",
-      reason: `another version wrote it: its format is ${shown}, and this one reads 13`,
+      reason: `another version wrote it: its format is ${shown}, and this one reads 14`,
     });
   });
 }
@@ -382,7 +383,7 @@ for (
   const [name, text] of [
     ["is cut short", TEXT.slice(0, TEXT.length / 2)],
     ["lacks its last character", TEXT.slice(0, -1)],
-    ["ends before its digest", '{"schema":13,"sha256":"0123'],
+    ["ends before its digest", '{"schema":14,"sha256":"0123'],
     ["has no digest", TEXT.replace(`"sha256":"${DIGEST}",`, "")],
     ["has another digest", TEXT.replace(DIGEST, "0".repeat(64))],
     ["has a longer digest", TEXT.replace(DIGEST, `${DIGEST}00`)],

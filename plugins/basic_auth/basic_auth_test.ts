@@ -116,7 +116,7 @@ for (
     ["a:$pbkdf2-sha256$1000$MDEyMzQ1Njc4OWFiY2RlZg$AAAA", "does not have 32 bytes"],
   ] as const
 ) {
-  test(`readUsers() refuses ${line}`, () => {
+  test(`readUsers() refuses ${JSON.stringify(line)}`, () => {
     assert.throws(
       () => readUsers(line.split("\n")),
       ({ message }: Error) => message.includes(fault),

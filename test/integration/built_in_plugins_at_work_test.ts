@@ -141,6 +141,35 @@ test("circuit_breaker: an application that hangs is left alone, an event says so
   await pair.line(({ message }) => message === "the circuit of the application is closed again");
 });
 
+test("cache: a page is fetched once, whole and with its length, and a truncated page is not stored", async () => {
+  const page = Array.from({ length: 30_000 }, (_, i) => `line ${i}`).join("\n");
+  const head = 'HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nETag: "a"\r\nLink: x\r\nLink: y';
+  await using it = await rig("cache", {}, ({ head: asked }, socket) => {
+    if (asked.startsWith("GET /cut")) {
+      socket.end(`${head}\r\nContent-Length: 90000\r\n\r\n${page.slice(0, 1_000)}`);
+      return undefined;
+    }
+    return answerOf(asked.startsWith("GET /small") ? "small" : page, head);
+  });
+  for (const path of ["/page", "/small", "/page", "/small"]) {
+    const { body } = await it.ask(`GET ${path} HTTP/1.1`);
+    assert.equal(body, path === "/page" ? page : "small");
+  }
+  const stored = await it.ask("GET /page HTTP/1.1");
+  assert.deepEqual(valuesOf(stored, "content-length"), [`${page.length}`]);
+  assert.deepEqual(valuesOf(stored, "link"), ["x", "y"]);
+  assert.match(valuesOf(stored, "age")[0] ?? "", /^\d+$/);
+  const known = await it.ask('GET /page HTTP/1.1\r\nIf-None-Match: "a"');
+  assert.deepEqual([statusOf(known), known.body, valuesOf(known, "etag")], [304, "", ['"a"']]);
+  assert.deepEqual(it.asked, ["GET /page HTTP/1.1", "GET /small HTTP/1.1"]);
+  for (let i = 0; i < 2; i++) {
+    await using client = await RawClient.open(it.place);
+    client.send("GET /cut HTTP/1.1\r\nHost: db\r\n\r\n");
+    await client.ended();
+  }
+  assert.equal(it.asked.length, 4);
+});
+
 test("redirect: an old path leads to the new one, which is served", async () => {
   const rules = [{ from: { prefix: "/old/" }, to: { prefix: "/new/" }, status: 308 }];
   await using it = await rig("redirect", { rules });

@@ -115,6 +115,7 @@ interface Declared {
 
 interface Running {
   readonly clock: Clock;
+  readonly onBegin?: (name: string) => void;
   readonly onOutcome: (outcome: TestOutcome) => void;
   /** Reports errors that no code awaits while a test runs. */
   readonly stray: (fail: (error: unknown) => void) => () => void;
@@ -203,7 +204,10 @@ export class Tests {
           kind: "skipped",
           notes: notesOf(options.skip),
         });
-      } else await new TestRun({ name, body, options }, running, group).outcome;
+        continue;
+      }
+      running.onBegin?.(name);
+      await new TestRun({ name, body, options }, running, group).outcome;
     }
   }
 }

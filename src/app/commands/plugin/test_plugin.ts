@@ -14,6 +14,7 @@ import {
 import { bundle, PluginWatch } from "../../../source/mod.ts";
 import { onSignals } from "../../process/signals.ts";
 import { type TestOutcome, Tests } from "./declared_tests.ts";
+import { LoopWatch } from "./loop_watch.ts";
 import { nodeName, shown, testFilesOf, type Write } from "./plugin_files.ts";
 
 const KIT = "postern/kit";
@@ -77,9 +78,11 @@ async function testOnce(paths: readonly string[], options: TestOnce): Promise<nu
   let passed = 0;
   let failed = 0;
   let skipped = 0;
+  using loops = new LoopWatch();
   for (const file of files) {
     write(`${shown(file)}\n`);
-    await testFile(file, options, (outcome, logs) => {
+    loops.runs(shown(file));
+    await testFile(file, { ...options, loops }, (outcome, logs) => {
       if (outcome.kind !== "ran") skipped++;
       else if (outcome.thrown) failed++;
       else passed++;
@@ -104,7 +107,7 @@ async function testOnce(paths: readonly string[], options: TestOnce): Promise<nu
 
 async function testFile(
   file: string,
-  { only, watch }: TestOnce,
+  { only, watch, loops }: TestOnce & { readonly loops: LoopWatch },
   onOutcome: (outcome: TestOutcome, logs: Mounted["logs"]) => void,
 ): Promise<void> {
   const tests = new Tests();
@@ -136,6 +139,7 @@ async function testFile(
     clock: systemClock,
     only,
     stray,
+    onBegin: (name) => loops.runs(name),
     onOutcome: (outcome) => {
       onOutcome(outcome, mounts.flatMap(({ logs }) => logs));
       mounts = [];

@@ -62,11 +62,15 @@ export class UsedUp {
       key: "retry budget",
       text: `retries of ${listener} are refused: the retry budget is used up`,
     });
+    const ended = () => end(`retries of ${listener} are allowed again`, this.#refused);
+    // Afterwards the host of a closed plugin reports nothing.
+    signal.addEventListener("abort", ended);
     for (let seen = 0; seen < this.#refused && !signal.aborted;) {
       seen = this.#refused;
       await clock.sleep(QUIET_MS, signal);
     }
-    end(`retries of ${listener} are allowed again`, this.#refused);
+    signal.removeEventListener("abort", ended);
+    ended();
     this.#refused = 0;
   }
 }

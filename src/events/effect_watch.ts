@@ -100,7 +100,9 @@ function measureOf(
       if (!text.startsWith("splitter ")) return undefined;
       return (before, after) => {
         const labels = { name: subject.replace(/^.*:|\?.*$/g, ""), datacenter };
-        const isMeant = ({ upstream }: TrafficRowView) => upstream === subject;
+        const route = routeOf(text);
+        const isMeant = (row: TrafficRowView) =>
+          row.upstream === subject && (route === undefined || row.route === route);
         const shares = sharesText(
           trafficOf(before, after, isMeant),
           ({ target }) => targetName(target, labels),
@@ -124,6 +126,12 @@ function measureOf(
     default:
       return undefined;
   }
+}
+
+/** As rows name it: `""` is the default route; `undefined`: the chain has one route. */
+function routeOf(text: string): string | undefined {
+  const [, name] = /^splitter [^\s,]+, route ([^\s:]+)/.exec(text) ?? [];
+  return name === "default" ? "" : name;
 }
 
 const LATER = " in the minute after";

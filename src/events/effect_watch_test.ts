@@ -246,6 +246,30 @@ for (
       [{ rows: [{ target: TARGET("v1"), requests: 948, errors: 50 }] }],
       "v1 100 % of 48 requests, 20 errors in the minute after, about 20 in the minute before",
     ],
+    [
+      "a split of one route: its own requests",
+      { ...SPLIT, text: "splitter api, route routes[0] (/a*): v2 10 % to 50 %" },
+      [{}],
+      [{
+        rows: [
+          { target: TARGET("v1"), route: "routes[0]", requests: 5 },
+          { target: TARGET("v1"), requests: 95 },
+        ],
+      }],
+      "v1 100 % of 5 requests, 0 errors in the minute after",
+    ],
+    [
+      "a split of the default route",
+      { ...SPLIT, text: "splitter api, route default: v2 10 % to 50 %" },
+      [{}],
+      [{
+        rows: [
+          { target: TARGET("v1"), route: "routes[0]", requests: 5 },
+          { target: TARGET("v2"), requests: 95 },
+        ],
+      }],
+      "v2 100 % of 95 requests, 0 errors in the minute after",
+    ],
     ["a split without requests", SPLIT, [{}], [{}], "no requests in the minute after"],
     [
       "an outage: requests that found no instance failed, retried ones once",

@@ -116,7 +116,7 @@ export async function withControl<T>(
   const control = await createControl({ ...withoutState, watchPlugins: false }, {
     ...checkDeps("error", () => {}),
     signal: stop.signal,
-    onWaiting: (reason) => Promise.reject(new ProxyError("agent_unreachable", cannot(reason()))),
+    onWaiting: (reason) => Promise.reject(new ProxyError("agent_unreachable", cannotAsk(reason()))),
   });
   const { source, agent } = control;
   try {
@@ -162,15 +162,18 @@ async function firstSnapshot(source: SnapshotSource): Promise<Snapshot> {
       if (snapshot) return snapshot;
       throw new ProxyError(
         first?.code ?? "agent_failed",
-        cannot(first?.message ?? `it did not answer about ${waitingFor.join(", ")}`),
+        cannotAsk(first?.message ?? `it did not answer about ${waitingFor.join(", ")}`),
       );
     }
     await sleep(systemClock, LOOK_MS);
   }
 }
 
-function cannot(reason: string): string {
-  return `Cannot ask Consul about this proxy: ${reason}`;
+const CANNOT = "Cannot ask Consul about this proxy: ";
+
+/** `reason` may quote an earlier attempt, whose own reason says it all. */
+export function cannotAsk(reason: string): string {
+  return CANNOT + (reason.split(CANNOT).at(-1) ?? "");
 }
 
 /** The number of things that the snapshot has. */

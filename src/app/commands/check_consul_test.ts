@@ -8,7 +8,7 @@ import { httpRules, snapshotOf, withInbound } from "../../../test/kit/engine/sna
 import { BUILT_IN_NAMES } from "../../built_in/mod.ts";
 import type { PluginUse } from "../../snapshot/mod.ts";
 import { inboundHttp } from "../../source/parts/http_rules.ts";
-import { listed, pluginFaults, summary, unusedPlugins } from "./check_consul.ts";
+import { cannotAsk, listed, pluginFaults, summary, unusedPlugins } from "./check_consul.ts";
 
 const PLUGINS = fileURLToPath(new URL("../../../plugins", import.meta.url));
 
@@ -86,6 +86,15 @@ test("listed() begins every warning with ignored:", () => {
     `  ignored: The proxy's config has balance_inbound_connections "exact_balance": the kernel`,
     "  ignored: The proxy's config has a key that is no text; it is ignored",
   ]);
+});
+
+test("cannotAsk() says once what could not be done", () => {
+  const once = cannotAsk("the agent, since noon: it has not answered yet");
+  assert.equal(
+    once,
+    "Cannot ask Consul about this proxy: the agent, since noon: it has not answered yet",
+  );
+  assert.equal(cannotAsk(`the agent, since noon: ${once}`), once);
 });
 
 test("summary() counts one upstream", () => {

@@ -254,7 +254,7 @@ class DataWorker implements RolloutMember {
     if (isLower) {
       plane.log.warn("replaced data worker has the lower priority of the control thread", {
         worker,
-        fix: "give the proxy CAP_SYS_NICE or an RLIMIT_NICE of 20, or restart it",
+        fix: "give the proxy CAP_SYS_NICE, or restart it",
       });
     }
     const watch = this.#watch = new HookWatch();

@@ -206,6 +206,11 @@ export class HookWatch {
     }
   };
 
+  /** Plugins from files that the worker has; those of a replaced generation are among them until it is closed. */
+  get plugins(): readonly MarkedPlugin[] {
+    return [...this.#plugins.values()];
+  }
+
   get isUsed(): boolean {
     return this.#plugins.size > 0;
   }

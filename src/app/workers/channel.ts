@@ -189,7 +189,8 @@ export interface WorkerCalls {
   used(): readonly string[];
   explain(question: ExplainQuery): Promise<ExplainResult | undefined>;
   setTaps(taps: readonly OpenTap[]): void;
-  beat(): void;
+  /** Returns the bytes of the worker's heap. */
+  beat(): number;
   setHeld(held: readonly HeldPlugin[]): void;
   drainInbound(): void;
   spawn(start: ProgramStart): Promise<number>;

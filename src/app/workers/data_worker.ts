@@ -224,7 +224,10 @@ class DataWorker implements RolloutMember {
   beat(): Promise<void> {
     if (!this.#channel) return Promise.resolve();
     this.#beatMs ??= this.#options.plane.clock.monotonic();
-    return this.#beat ??= this.ask("beat").finally(() => this.#beat = this.#beatMs = undefined);
+    const { worker, held } = this.#options;
+    return this.#beat ??= this.ask("beat").then((bytes) => {
+      if (bytes !== undefined) held.heap(worker, bytes, this.#watch.plugins);
+    }).finally(() => this.#beat = this.#beatMs = undefined);
   }
 
   get untilStuckMs(): number {

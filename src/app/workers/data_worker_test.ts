@@ -172,7 +172,7 @@ class FakeWorker implements Port {
       used: seen("used", () => []),
       explain: seen("explain", () => Promise.resolve(undefined)),
       setTaps: seen("setTaps", () => {}),
-      beat: seen("beat", () => {}),
+      beat: seen("beat", () => 0),
       setHeld: seen("setHeld", () => {}),
       drainInbound: seen("drainInbound", () => {}),
       spawn: seen("spawn", () => Promise.resolve(1)),
@@ -354,7 +354,9 @@ async function heldPlane(endsThreads: boolean) {
   const held: (readonly HeldPlugin[])[] = [];
   const marks: HookMark[] = [];
   let holds = false;
+  const heap = { bytes: 0 };
   const fake = fakePlane(2, {
+    beat: () => heap.bytes,
     setHeld: (list) => void held.push(list),
     start(given) {
       const worker = fake.workers[marks.length];
@@ -388,7 +390,7 @@ async function heldPlane(endsThreads: boolean) {
     await applied;
     holds = false;
   };
-  return { ...fake, held, loops, ends };
+  return { ...fake, held, heap, loops, ends };
 }
 
 const HELD =
@@ -424,6 +426,24 @@ test("createWorkerPlane() refuses a plugin that ends the worker in which it is c
   const died = lines.find(({ message }) => message.startsWith("data worker died"));
   assert.equal(died?.fields.reason, reason);
   assert.ok(!workers[1]?.calls.slice(3).includes("prepare"), "the other worker serves on");
+  plane.close();
+});
+
+test("createWorkerPlane() reports a large heap of a worker with plugins from files, and its end", async () => {
+  const { clock, lines, plane, heap } = await heldPlane(true);
+  heap.bytes = 600 * 1024 * 1024;
+  await plane.stuck();
+  await plane.stuck();
+  heap.bytes = 400 * 1024 * 1024;
+  await plane.stuck();
+  heap.bytes = 300 * 1024 * 1024;
+  await plane.stuck();
+  await clock.advance(0);
+  const seen = lines.filter(({ message }) => message.startsWith("heap of data worker 0"));
+  assert.deepEqual(seen.map(({ level, fields }) => [level, fields.megabytes, fields.plugins]), [
+    ["error", 600, "loops of db"],
+    ["info", 300, "loops of db"],
+  ]);
   plane.close();
 });
 

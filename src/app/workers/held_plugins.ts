@@ -15,6 +15,11 @@ export const BEAT_LOOKS = 4;
 /** A plugin that has held workers so often is not called any more. */
 const BARRED_AFTER = 2;
 const UNTIL = "until its list, file or configuration changes";
+/** A heap of a data worker above this is reported: without plugins it stays far below. */
+const LARGE_HEAP_BYTES = 512 * 1024 * 1024;
+/** A heap is large until it is below this part of the limit. */
+const SMALL_SHARE = 0.75;
+const MEGABYTE = 1024 * 1024;
 /** Plugins that are remembered, the latest ones. */
 const KNOWN_LIMIT = 64;
 
@@ -38,6 +43,8 @@ export class HeldPlugins {
   readonly endsThreads: boolean;
   readonly #options: HeldPluginsOptions;
   readonly #known = new Map<string, Known>();
+  /** Data workers whose heap is large. */
+  readonly #large = new Set<number>();
   #timer: Timer | undefined;
   #turn = 0;
 
@@ -60,6 +67,29 @@ export class HeldPlugins {
 
   close(): void {
     this.#timer?.cancel();
+  }
+
+  /** The heap of a worker with these plugins. Which of them keeps memory cannot be told. */
+  heap(worker: number, bytes: number, plugins: readonly MarkedPlugin[]): void {
+    const { log, report } = this.#options;
+    const wasLarge = this.#large.has(worker);
+    const isLarge = bytes > LARGE_HEAP_BYTES * (wasLarge ? SMALL_SHARE : 1);
+    if (isLarge === wasLarge) return;
+    if (isLarge) this.#large.add(worker);
+    else this.#large.delete(worker);
+    const names = plugins.map(({ plugin, listener }) => `${plugin} of ${listener}`).join(", ");
+    const megabytes = Math.round(bytes / MEGABYTE);
+    const text = isLarge
+      ? `heap of data worker ${worker} is large, a plugin may keep memory`
+      : `heap of data worker ${worker} is not large any more`;
+    log[isLarge ? "error" : "info"](text, { megabytes, plugins: names });
+    report({
+      kind: "plugin",
+      subject: `worker ${worker}`,
+      text: `${text}: ${megabytes} MB, with ${names || "no plugin from a file"}`,
+      severity: isLarge ? "error" : "info",
+      isLogged: true,
+    });
   }
 
   /** @param isNew The worker was preparing a snapshot that is not in force. Returns the reason. */

@@ -4,10 +4,21 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import process from "node:process";
 import type { Labels, Sample } from "../../base/mod.ts";
 
-/** Every thread has a heap; the values of all threads add up. */
-export function heapSamples(): readonly Sample[] {
+/** Bytes of the objects of this thread. */
+export function heapBytes(): number {
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+/** Every thread has a heap; the values of all threads add up. `worker`: the number of this data worker. */
+export function heapSamples(worker?: number): readonly Sample[] {
   const { heapUsed, heapTotal, external } = process.memoryUsage();
+  const help = "Bytes of objects of a data worker; those of plugins are not told apart";
   return [
+    ...worker === undefined ? [] : [{
+      ...gauge("worker_heap_used_bytes", help, heapUsed + external),
+      labels: { worker: `${worker}` },
+    }],
     gauge("heap_used_bytes", "Bytes of objects of all threads", heapUsed + external),
     gauge("heap_size_bytes", "Bytes that the heaps of all threads reserve", heapTotal + external),
   ];

@@ -20,7 +20,7 @@ import {
 import { FailureContainer } from "./contain_failures.ts";
 import { type AccessLines, createAccessLines, LogRings } from "../log/log_rings.ts";
 import { createLogOutput } from "../log/log_output.ts";
-import { heapSamples } from "./process_samples.ts";
+import { heapBytes, heapSamples } from "./process_samples.ts";
 import { LogOutbox } from "../telemetry/log_outbox.ts";
 import { type SendTelemetry, type SpanOutbox, spanOutbox } from "../telemetry/outbox.ts";
 import { spawnProcess } from "./spawn_process.ts";
@@ -28,6 +28,8 @@ import { trimWhenQuiet } from "./quiet_trim.ts";
 
 const holder: LevelHolder = { level: "info" };
 let started: DataPath | undefined;
+/** The number of this worker. */
+let number = 0;
 let accessLines: AccessLines | undefined;
 let spans: SpanOutbox | undefined;
 let logs: LogOutbox | undefined;
@@ -48,12 +50,12 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   view(options) {
     const view = path().view(options);
     if (options.samples === false) return view;
-    return { ...view, samples: [...view.samples, ...heapSamples()] };
+    return { ...view, samples: [...view.samples, ...heapSamples(number)] };
   },
   used: () => path().used(),
   explain: (question) => path().explain(question),
   setTaps: (taps) => path().setTaps(taps),
-  beat() {},
+  beat: heapBytes,
   setHeld: (held) => marks?.setHeld(held),
   drainInbound: () => path().drainInbound(),
   spawn: spawnProcess,
@@ -81,6 +83,7 @@ function start(
     WorkerStart,
 ): void {
   holder.level = settings.logLevel;
+  number = settings.worker;
   const engine = runtimeEngine();
   trimWhenQuiet({ clock: systemClock, trim: () => engine.trim(), afterLoads: false });
   const rings = new LogRings(logMemory);

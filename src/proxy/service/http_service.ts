@@ -35,6 +35,8 @@ const LEAVE_MS = 10_000;
 /** How long a caller that is denied everything keeps its connection: places are for others. */
 const DENIED_MS = 10_000;
 const DENIED = { code: "intention_denied", reason: "every request of it is denied" } as const;
+/** Time that a connection without a request, which is drained, waits for one; as for an idle one of HTTP/1.1. */
+const UNUSED_MS = 1_000;
 /** Requests of one connection that a view lists. */
 const SHOWN = 100;
 
@@ -86,6 +88,7 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
     const protocol = session.caller.presented?.protocol ?? "";
     if (protocol === "") {
       this.#sniffer = new VersionSniffer(stream, (isHttp2) => this.#serve(stream, isHttp2));
+      if (this.#draining) this.#leaveUnused();
     } else this.#serve(stream, protocol === "h2");
     session.release();
   }
@@ -213,6 +216,15 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
   drain(): void {
     this.#draining = true;
     this.#server?.drain();
+    if (this.#sniffer) this.#leaveUnused();
+  }
+
+  /** The first request may be under way. A connection without any would last for the whole drain. */
+  #leaveUnused(): void {
+    this.session.context.deadlines.after(UNUSED_MS, () => {
+      if (this.#left || this.#sniffer?.openHead !== 0) return;
+      this.session.end("drained", `no request within ${UNUSED_MS} ms of draining`);
+    });
   }
 
   leave(): void {

@@ -57,6 +57,21 @@ test("a first request while the sidecar drains is answered with connection: clos
   await drained;
 });
 
+test("a connection without a request does not last for the whole drain", async () => {
+  await using path = await startMemoryPath(SNAPSHOT);
+  const [unused, late] = [await call(path), await call(path)];
+  const drained = path.path.drain(60_000);
+  await path.clock.advance(999);
+  late.send("P");
+  await settle();
+  await path.clock.advance(2_000);
+  assert.deepEqual([unused.over, late.over, path.endings], ["end", "no", ["drained"]]);
+  unused.connection.close();
+  late.connection.close();
+  await settle();
+  await drained;
+});
+
 test("draining asks callers of the local service to leave and serves them; its own calls go on", async () => {
   const PAY = CA.issueLeaf({ service: "pay" });
   const http = httpRules("http");

@@ -166,7 +166,7 @@ test("ProxyProcess.reload() returns the reason of a refusal", async () => {
   });
   assert.deepEqual(await proxy.reload(), {
     kind: "refused",
-    reason: "configuration file: no JSON",
+    reason: "configuration file: no JSON; snapshot: no such plugin",
   });
 });
 

@@ -7,7 +7,9 @@ import { rememberPlaces, rememberPlugin } from "./source_positions.ts";
 import { type HookMark, IN } from "./hook_marks.ts";
 import { type AnyPlugin, whyNoPlugin } from "./definition.ts";
 // Bun cannot re-export it: a text import in mod.ts, beside its types, is a syntax error there.
-import text from "./api.ts" with { type: "text" };
+import pluginText from "./api.ts" with { type: "text" };
+import hostText from "./host_api.ts" with { type: "text" };
+import messageText from "./message_api.ts" with { type: "text" };
 
 const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
   valibot: () => import("valibot"),
@@ -168,5 +170,9 @@ function ownTimers(mark?: HookMark) {
   return { globals, stop };
 }
 
-/** The contract, as authors get it. */
-export const CONTRACT_TEXT: string = text;
+const OWN_IMPORT = /^(?:import|export) type [^;]* from "\.\/.*";\n\n?/gm;
+const OWN_HEADER = /^\/\*\*.* @module \*\/\n\n/gm;
+
+/** The contract, as authors get it: one file that imports nothing. */
+export const CONTRACT_TEXT: string = [pluginText, messageText, hostText]
+  .map((text) => text.replaceAll(OWN_IMPORT, "").replace(OWN_HEADER, "")).join("\n");

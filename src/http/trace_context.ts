@@ -51,6 +51,20 @@ export interface TracedListener {
 export interface ExchangeTrace extends TracePosition {
   readonly listener: TracedListener;
   readonly events: SpanEvent[];
+  /** Monotonic milliseconds, for spans below this one. */
+  readonly now: () => number;
+  /** Absent: none. */
+  children?: ChildSpan[];
+}
+
+/** A span that a plugin made within the exchange. */
+export interface ChildSpan {
+  readonly name: string;
+  readonly spanId: string;
+  /** Monotonic, as `endAt`; `undefined`: it has not ended. */
+  readonly startedAt: number;
+  endAt: number | undefined;
+  attributes: SpanAttributes;
 }
 
 const TRACEPARENT_CHARS = 55;

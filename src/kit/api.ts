@@ -47,6 +47,8 @@ export interface Mounted extends AsyncDisposable {
   readonly targets: Readonly<Record<string, { readonly requests: readonly SeenRequest[] }>>;
   /** Services that the plugin may call, with the requests that they received. */
   readonly callees: Readonly<Record<string, { readonly requests: readonly SeenRequest[] }>>;
+  /** Spans that the plugin made, once their exchange has ended. Every request of a test is traced. */
+  readonly spans: readonly SeenSpan[];
   /** Log lines of the plugin, and of the proxy about it. */
   readonly logs: readonly LogLine[];
   /** Sends one request of the caller; resolves at the end of the exchange. */
@@ -82,6 +84,12 @@ export interface Answer {
   readonly bytes: Uint8Array;
   /** Why there is no response from an endpoint or a plugin, or why it broke; `null`: it is complete. */
   readonly failure: { readonly code: string; readonly reason: string } | null;
+}
+
+export interface SeenSpan {
+  readonly name: string;
+  readonly durationMs: number;
+  readonly attributes: Readonly<Record<string, string | number>>;
 }
 
 /** The result of a connection. */

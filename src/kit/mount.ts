@@ -45,6 +45,7 @@ export class Mounted implements api.Mounted {
   readonly callees: Readonly<Record<string, ScriptedUpstream>>;
   readonly logs: readonly LogRecord[];
   readonly lines: string[] = [];
+  readonly spans: api.SeenSpan[] = [];
   readonly #definition: AnyPlugin;
   readonly #options: MountOptions;
   readonly #lender: HostDeps;
@@ -111,10 +112,10 @@ export class Mounted implements api.Mounted {
 
   request(init: RequestInit = {}): Promise<Answer> {
     const id = `request-${++this.#requests}`;
-    const { clock, upstream, targets } = this;
+    const { clock, upstream, targets, spans } = this;
     const generation = this.#serving();
     const connection = this.#connection;
-    const setup = { generation, upstream, targets, clock, connection, id };
+    const setup = { generation, upstream, targets, spans, clock, connection, id };
     return new MountedRequest(init, setup).answer;
   }
 

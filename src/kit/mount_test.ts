@@ -219,6 +219,34 @@ test("mount() gives a plugin the files and variables of the test", async () => {
   ]);
 });
 
+test("mount() shows the spans of a plugin, at most 16 of a request", async () => {
+  const parents: string[] = [];
+  await using own = await mount(plugin((host) => ({
+    async onRequest({ exchange }, next) {
+      const span = exchange.span("lookup");
+      parents.push(span.traceparent);
+      await host.clock.sleep(30);
+      span.end({ hits: 2, table: "a".repeat(300) });
+      span.end({ hits: 3 });
+      for (let i = 0; i < 20; i++) exchange.span(`more ${i}`);
+      parents.push(exchange.span("none").traceparent);
+      return next();
+    },
+  })));
+  const answer = own.request();
+  await own.clock.advance(30);
+  await answer;
+  const [first, ...others] = own.spans;
+  assert.deepEqual(first, {
+    name: "lookup",
+    durationMs: 30,
+    attributes: { hits: 2, table: "a".repeat(256) },
+  });
+  assert.deepEqual([others.length, others[0]?.name], [15, "more 0"]);
+  assert.match(parents[0] ?? "", /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
+  assert.equal(parents[1], "");
+});
+
 const V2 = { target: { subset: "v2" } };
 const TARGETS = { v2: [status(202)], "other/v2": [status(203)], spare: [status(204)] };
 

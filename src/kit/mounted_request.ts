@@ -3,6 +3,7 @@
 import { type Deadlines, type ErrorCode, replyOf } from "../base/mod.ts";
 import {
   addField,
+  type ChildSpan,
   ExchangeRecord,
   type Fields,
   type RequestHead,
@@ -18,7 +19,7 @@ import {
   type PluginResponseSink,
   type PooledConnection,
 } from "../proxy/mod.ts";
-import type { Answer, RequestInit } from "./api.ts";
+import type { Answer, RequestInit, SeenSpan } from "./api.ts";
 import type { FakeClock } from "./clock.ts";
 import { bytesOf, joined, type ScriptedUpstream, textOf } from "./scripted_upstream.ts";
 
@@ -31,6 +32,7 @@ export class MountedRequest implements PluginResponseSink {
   readonly #record: ExchangeRecord;
   readonly #layers: PluginLayers;
   readonly #clock: FakeClock;
+  readonly #spans: SeenSpan[];
   readonly #answer = Promise.withResolvers<Answer>();
   readonly answer = this.#answer.promise;
   #head: ResponseHead | undefined;
@@ -46,11 +48,14 @@ export class MountedRequest implements PluginResponseSink {
     readonly upstream: ScriptedUpstream;
     /** By the names that a plugin gives, joined by slashes. */
     readonly targets: Readonly<Record<string, ScriptedUpstream>>;
+    /** Takes the spans of the plugin at the end. */
+    readonly spans: SeenSpan[];
     readonly clock: FakeClock;
     readonly connection: Connection;
     readonly id: string;
   }) {
     const { generation, upstream, targets, clock, connection, id } = setup;
+    this.#spans = setup.spans;
     this.#clock = clock;
     this.#chunks = chunksOf(init.body);
     this.#isSent = this.#chunks.length === 0;
@@ -59,6 +64,7 @@ export class MountedRequest implements PluginResponseSink {
       wallMs: clock.now(),
       monotonicMs: clock.monotonic(),
     });
+    this.#record.trace = { ...TRACE, events: [], now: () => clock.monotonic() };
     const outgoing = { request, endsWithHead: this.#isSent, remote: connection.remoteAddress };
     this.#layers = new PluginLayers(this, outgoing, {
       generation,
@@ -94,6 +100,14 @@ export class MountedRequest implements PluginResponseSink {
     this.#record.code = "downstream_reset";
     this.#failure = { code: "downstream_reset", reason: "the caller left" };
     this.#end(true);
+  }
+
+  #takeSpans(): void {
+    const { trace, endAt } = this.#record;
+    for (const child of trace?.children ?? []) {
+      const durationMs = (child.endAt ?? endAt) - child.startedAt;
+      this.#spans.push({ name: child.name, durationMs, attributes: attributesOf(child) });
+    }
   }
 
   bodyWanted(): void {
@@ -170,6 +184,7 @@ export class MountedRequest implements PluginResponseSink {
     this.#layers.leave(isBroken);
     this.#record.endAt = this.#clock.monotonic();
     this.#layers.endExchange();
+    this.#takeSpans();
     const { status, fields } = this.#head ?? { status: 0, fields: [] };
     this.#answer.resolve({
       status,
@@ -181,6 +196,14 @@ export class MountedRequest implements PluginResponseSink {
   }
 }
 
+const TRACE = {
+  traceId: "4bf92f3577b34da6a3ce929d0e0e4736",
+  spanId: "00f067aa0ba902b7",
+  parentId: "",
+  isSampled: true,
+  listener: { direction: "inbound", name: "inbound", destination: "db" },
+} as const;
+
 const NO_FACTS = {
   id: 1,
   local: "",
@@ -189,6 +212,14 @@ const NO_FACTS = {
   localUri: "",
   peer: undefined,
 };
+
+function attributesOf({ attributes }: ChildSpan): SeenSpan["attributes"] {
+  const all: Record<string, string | number> = {};
+  for (let at = 0; at < attributes.length; at += 2) {
+    all[String(attributes[at])] = attributes[at + 1] ?? "";
+  }
+  return all;
+}
 
 function chunksOf(body: RequestInit["body"] = []): Uint8Array[] {
   const parts = typeof body === "string" || body instanceof Uint8Array ? [body] : body;

@@ -97,6 +97,15 @@ export interface Exchange {
   get<T>(key: StateKey<T>): T | undefined;
   set<T>(key: StateKey<T>, value: T): void;
   onEnd(callback: (summary: ExchangeSummary) => void): void;
+  /** Begins a span below that of the exchange; none is made where it is not traced, or has 16 already. */
+  span(name: string): Span;
+}
+/** A part of the time of an exchange. It ends with the exchange at the latest. */
+export interface Span {
+  /** The field of that name for calls within it; `""`: there is no span. */
+  readonly traceparent: string;
+  /** At most 16 attributes, and 256 characters of a text. Only the first call counts. */
+  end(attributes?: { readonly [name: string]: string | number }): void;
 }
 /** The key of a value on an exchange. Layers that share the key object share the value. */
 export type StateKey<T> = {

@@ -13,6 +13,7 @@ export type {
   PluginDefinition,
   RequestArgs,
   Route,
+  Span,
   StateKey,
   Target,
 } from "./api.ts";
@@ -59,6 +60,7 @@ export { EndedExchange, RECORD, type RecordedExchange } from "./header_value.ts"
 export type { HostDeps } from "./host.ts";
 export type { HostFiles } from "./watched_files.ts";
 export type { RoutePlugins } from "./instances.ts";
+export { spanIn } from "./plugin_spans.ts";
 export {
   type CellContents,
   type OpenSharedCells,

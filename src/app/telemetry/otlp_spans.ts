@@ -4,7 +4,7 @@ import type { FinishedSpan } from "../../proxy/mod.ts";
 import type { ProtobufWriter } from "../../wire/mod.ts";
 import { keyValues, nanoseconds, writeAttributes, writeItem } from "./otlp.ts";
 
-const SPAN_KIND = { server: 2, client: 3 } as const;
+const SPAN_KIND = { internal: 1, server: 2, client: 3 } as const;
 const STATUS_ERROR = 2;
 /** Sampled, and the parent is in another process. */
 const FLAGS = 0x301;

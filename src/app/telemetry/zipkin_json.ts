@@ -3,7 +3,8 @@
 import type { SpanAttributes } from "../../http/mod.ts";
 import type { FinishedSpan } from "../../proxy/mod.ts";
 
-const SPAN_KIND = { server: "SERVER", client: "CLIENT" } as const;
+/** Zipkin has no word for a span within a process, which then has no kind. */
+const SPAN_KIND = { internal: undefined, server: "SERVER", client: "CLIENT" } as const;
 
 export function zipkinSpan(span: FinishedSpan, service: string): string {
   const { traceId, spanId, parentId, name, kind, startMs, durationMs, events, error } = span;

@@ -9,6 +9,7 @@ import { type Clock, type ErrorCode, originOf } from "../../base/mod.ts";
 import {
   addField,
   addTrace,
+  type ChildSpan,
   type ExchangeRecord,
   type ExchangeTrace,
   quickDecision,
@@ -37,7 +38,8 @@ import { DECIDING_DIGITS, DECIDING_VALUES, type NewIds, TraceIds } from "./trace
 /** Plain data, sent to the main thread. */
 export interface FinishedSpan extends TracePosition {
   readonly name: string;
-  readonly kind: "server" | "client";
+  /** `internal`: a plugin made it. */
+  readonly kind: "server" | "client" | "internal";
   /** Wall clock, with a fraction. */
   readonly startMs: number;
   readonly durationMs: number;
@@ -74,6 +76,7 @@ export function pluginEvents(
 export class Tracer {
   readonly part: TracingPart;
   readonly #clock: Pick<Clock, "now" | "monotonic">;
+  readonly #now: () => number;
   readonly #take: (span: FinishedSpan) => void;
   readonly #ids = new TraceIds();
   readonly #writesOnlyW3c: boolean;
@@ -86,6 +89,7 @@ export class Tracer {
   }) {
     this.part = part;
     this.#clock = clock;
+    this.#now = () => clock.monotonic();
     const { write } = part.propagation;
     this.#writesOnlyW3c = write.length === 1 && write[0] === "tracecontext";
     const to = { format: part.collector.format, service: part.service };
@@ -116,7 +120,7 @@ export class Tracer {
       // Its state belongs to a position that is not continued.
       if (parent?.form !== "tracecontext") removeField(fields, "tracestate");
     }
-    if (isSampled) record.trace = { ...position, listener, events: [] };
+    if (isSampled) record.trace = { ...position, listener, events: [], now: this.#now };
   }
 
   #isChosen(traceId: string): boolean {
@@ -150,7 +154,12 @@ export class Tracer {
       });
     },
     ended: (record) => {
-      if (record.trace) this.#take(this.#spanOf(record, record.trace));
+      const { trace } = record;
+      if (!trace) return;
+      this.#take(this.#spanOf(record, trace));
+      if (trace.children) {
+        for (const child of trace.children) this.#takeChild(record, trace, child);
+      }
     },
   };
 
@@ -180,6 +189,26 @@ export class Tracer {
       events,
       error: failed ? code ?? (grpc === undefined ? `status ${status}` : `grpc ${grpc}`) : "",
     };
+  }
+
+  #takeChild(
+    { startMs, startedAt, endAt }: ExchangeRecord,
+    { traceId, spanId: parentId, isSampled }: ExchangeTrace,
+    child: ChildSpan,
+  ): void {
+    this.#take({
+      traceId,
+      spanId: child.spanId,
+      parentId,
+      isSampled,
+      name: child.name,
+      kind: "internal",
+      startMs: this.#wallMs(startMs, startedAt) + child.startedAt - startedAt,
+      durationMs: Math.max(0, Math.min(child.endAt ?? endAt, endAt) - child.startedAt),
+      attributes: child.attributes,
+      events: [],
+      error: "",
+    });
   }
 
   #connectionSpan(ids: NewIds, record: ConnectionRecord, ending: Ending): FinishedSpan {

@@ -8,13 +8,15 @@ import {
   type RequestHead,
   TRACE_FORMS,
 } from "../../http/mod.ts";
-import { Tracer } from "./tracer.ts";
+import { exchangeRecord } from "../../../test/kit/wire/exchange_records.ts";
+import { spanIn } from "../../plugin/mod.ts";
+import { type FinishedSpan, Tracer } from "./tracer.ts";
 
 const LISTENER = { direction: "outbound", name: "db", destination: "db" } as const;
 
-/** Begins `count` requests without a trace of their caller. */
-function begin(ratio: number, count: number) {
-  const tracer = new Tracer({
+/** Takes a share of the requests. */
+function tracerOf(ratio: number, take: (span: FinishedSpan) => void = () => {}) {
+  return new Tracer({
     version: 1,
     sampling: { ratio, atMost: 1, obeysCaller: true },
     propagation: { read: TRACE_FORMS, write: ["tracecontext"], writesCarried: true },
@@ -22,7 +24,12 @@ function begin(ratio: number, count: number) {
     collector: { format: "otlp_protobuf", url: "http://127.0.0.1:4318/v1/traces", headers: {} },
     service: "web",
     resource: {},
-  }, { clock: systemClock, take() {} });
+  }, { clock: systemClock, take });
+}
+
+/** Begins `count` requests without a trace of their caller. */
+function begin(ratio: number, count: number) {
+  const tracer = tracerOf(ratio);
   return Array.from({ length: count }, () => {
     const fields: Fields = ["accept", "*/*", "accept"];
     const record = {} as ExchangeRecord;
@@ -54,3 +61,23 @@ for (const [ratio, count] of [[0, 0], [1, 200]] as const) {
     assert.equal(begin(ratio, 200).filter(({ trace }) => trace).length, count);
   });
 }
+
+test("Tracer takes the spans of plugins after that of their exchange, below it and within its time", () => {
+  const spans: FinishedSpan[] = [];
+  const tracer = tracerOf(1, (span) => void spans.push(span));
+  const record = exchangeRecord({ startedAt: systemClock.monotonic() });
+  tracer.begin({ fields: [] } as unknown as RequestHead, record, LISTENER);
+  spanIn(record.trace, "lookup").end({ hits: 2 });
+  spanIn(record.trace, "open");
+  record.endAt = systemClock.monotonic();
+  tracer.exchanges.ended?.(record);
+  const [exchange, ...children] = spans;
+  assert.deepEqual(children.map(({ name, kind, attributes }) => [name, kind, attributes]), [
+    ["lookup", "internal", ["hits", 2]],
+    ["open", "internal", []],
+  ]);
+  for (const { parentId, traceId, durationMs } of children) {
+    assert.deepEqual([parentId, traceId], [exchange?.spanId, exchange?.traceId]);
+    assert.ok(durationMs >= 0 && durationMs <= (exchange?.durationMs ?? 0), `${durationMs}`);
+  }
+});

@@ -12,6 +12,8 @@ import {
   type Log,
   RECORD,
   type RecordedExchange,
+  type Span,
+  spanIn,
   type StateKey,
 } from "../../plugin/mod.ts";
 import { connectionValue } from "../caller/authorize.ts";
@@ -124,6 +126,10 @@ export class ExchangeValue implements RecordedExchange {
 
   set<T>(key: StateKey<T>, value: T): void {
     (this.#state ??= new Map()).set(key, value);
+  }
+
+  span(name: string): Span {
+    return spanIn(this.#record.trace, name);
   }
 
   onEnd(callback: OnEnd): void {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { OWN_ENGINE, posternCommand } from "../../kit/process/postern.ts";
 import { eventually, Process } from "../../kit/process/process.ts";
-import { promptly } from "../../kit/clock/promptly.ts";
+import { LOADED_MS, promptly } from "../../kit/clock/promptly.ts";
 
 const IN_TIME = { timeoutMs: 60_000 };
 
@@ -25,7 +25,7 @@ const marks = (value: string) =>
     `return next({ request: request.with({ headers: { set: { [header]: "${value}" } } }) });`,
   );
 
-test("plugin dev waits for a plugin that loads, shows its work, and reloads it within 300 ms", async () => {
+test("plugin dev waits for a plugin that loads, shows its work, and reloads it promptly", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-dev-test-"));
   try {
     const file = join(directory, "marks.js");
@@ -49,7 +49,7 @@ test("plugin dev waits for a plugin that loads, shows its work, and reloads it w
     );
 
     let value = "";
-    await promptly("a saved file is loaded", 300, async () => {
+    await promptly("a saved file is loaded", LOADED_MS, async () => {
       value += "x";
       const loads = () => dev.output.split("marks.js: loaded\n").length;
       const before = loads();

@@ -6,7 +6,7 @@ import { createFileSidecar, type FileSidecar } from "../../kit/mesh/file_sidecar
 import { answerOf, RawClient, startRawOrigin } from "../../kit/wire/http_raw.ts";
 import { type Postern, runPostern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
-import { promptly } from "../../kit/clock/promptly.ts";
+import { LOADED_MS, promptly } from "../../kit/clock/promptly.ts";
 
 const PLUGIN = `import * as v from "valibot";
 import { mark } from "./rules/mark.ts";
@@ -91,7 +91,7 @@ test("a plugin of two files changes a header, is loaded anew, and a bad one leav
   assert.equal(await ask(), "tea new");
 });
 
-test("-watch-plugins loads a saved file within 300 ms, and an error names its line", async () => {
+test("-watch-plugins loads a saved file promptly, and an error names its line", async () => {
   await using mesh = await createFileSidecar();
   await using origin = await startRawOrigin(({ head }) =>
     answerOf(/^x-shop: (.*)$/mi.exec(head)?.[1]?.trim() ?? "unmarked")
@@ -110,7 +110,7 @@ test("-watch-plugins loads a saved file within 300 ms, and an error names its li
   };
   const mark = join(mesh.directory, "rules", "mark.ts");
   let word = "";
-  await promptly("a saved file is at work", 300, async () => {
+  await promptly("a saved file is at work", LOADED_MS, async () => {
     word += "x";
     const savedMs = performance.now();
     await writeFile(mark, markOf(word));

@@ -1,5 +1,10 @@
 /** Promises about time, on machines that may not run us for a while. @module */
 
+import { OWN_ENGINE } from "../process/postern.ts";
+
+/** Time from saving a plugin to its first request. Deno joins modules in JavaScript, and compiles more slowly. */
+export const LOADED_MS = OWN_ENGINE === "bun" ? 300 : 1_000;
+
 /**
  * Fails unless `attempt`, which resolves with the milliseconds that it took, once takes less than
  * `limitMs`: noise makes one attempt slow, a defect every one.

@@ -40,7 +40,7 @@ import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
 import { AccessRecords, type TakeAccessRecord } from "./observe/access_records.ts";
 import { ConditionReporter } from "./observe/condition_reporter.ts";
 import { connectionLog, FailureSummary } from "./observe/failure_summary.ts";
-import { type ConnectionObserver, NO_OBSERVERS } from "./observe/observers.ts";
+import { type ConnectionObserver, NO_OBSERVERS, observersOf } from "./observe/observers.ts";
 import { RefusalConditions } from "./observe/refusal_conditions.ts";
 import { type OpenTap, type TakeTapped, Tap } from "./observe/tap.ts";
 import { type TakeSpan, Tracer } from "./observe/tracer.ts";
@@ -345,10 +345,10 @@ export class DataPath {
       observer !== undefined
     );
     const observers = [this.#traffic, ...optional, ...this.#taps];
-    this.#facts.observers = {
-      connections: [...lines ? [lines] : [], ...observers.map(({ connections }) => connections)],
-      exchanges: observers.map(({ exchanges }) => exchanges),
-    };
+    this.#facts.observers = observersOf(
+      [...lines ? [lines] : [], ...observers.map(({ connections }) => connections)],
+      observers.map(({ exchanges }) => exchanges),
+    );
   }
 
   /** Retries listeners that could not be bound. True: all are bound. */

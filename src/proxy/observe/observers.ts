@@ -44,13 +44,49 @@ export interface ExchangeObserver {
   ended?(record: ExchangeRecord): void;
 }
 
-/** Observers of every listener; replaced when one is added or removed. */
+/** Those that take an event. */
+type ByEvent<Observer> = {
+  readonly [Event in keyof Observer]-?: readonly (Observer & Required<Pick<Observer, Event>>)[];
+};
+
+/** Observers of every listener, by event: one that does not take an event costs it nothing. */
 export interface Observers {
-  readonly connections: readonly ConnectionObserver[];
-  readonly exchanges: readonly ExchangeObserver[];
+  readonly connections: ByEvent<ConnectionObserver>;
+  readonly exchanges: ByEvent<ExchangeObserver>;
 }
 
-export const NO_OBSERVERS: Observers = { connections: [], exchanges: [] };
+/** Replaced when an observer is added or removed. */
+export function observersOf(
+  connections: readonly ConnectionObserver[],
+  exchanges: readonly ExchangeObserver[],
+): Observers {
+  return {
+    connections: {
+      began: taking(connections, "began"),
+      admitted: taking(connections, "admitted"),
+      reached: taking(connections, "reached"),
+      ended: taking(connections, "ended"),
+    },
+    exchanges: {
+      began: taking(exchanges, "began"),
+      admitted: taking(exchanges, "admitted"),
+      reached: taking(exchanges, "reached"),
+      responded: taking(exchanges, "responded"),
+      ended: taking(exchanges, "ended"),
+    },
+  };
+}
+
+function taking<Observer, Event extends keyof Observer>(
+  observers: readonly Observer[],
+  event: Event,
+): (Observer & Required<Pick<Observer, Event>>)[] {
+  const takes = (one: Observer): one is Observer & Required<Pick<Observer, Event>> =>
+    one[event] !== undefined;
+  return observers.filter(takes);
+}
+
+export const NO_OBSERVERS: Observers = observersOf([], []);
 
 interface Observed {
   readonly facts: { readonly observers: Observers };
@@ -75,20 +111,20 @@ export class ConnectionObservers extends ListenerObservers<ConnectionObserver>
   implements Required<ConnectionObserver> {
   began(record: ConnectionRecord): void {
     this.own.began?.(record);
-    for (const observer of this.shared.connections) observer.began?.(record);
+    for (const observer of this.shared.connections.began) observer.began(record);
   }
 
   admitted(record: ConnectionRecord): void {
-    for (const observer of this.shared.connections) observer.admitted?.(record);
+    for (const observer of this.shared.connections.admitted) observer.admitted(record);
   }
 
   reached(record: ConnectionRecord, endpoint?: ReachedEndpoint): void {
-    for (const observer of this.shared.connections) observer.reached?.(record, endpoint);
+    for (const observer of this.shared.connections.reached) observer.reached(record, endpoint);
   }
 
   ended(record: ConnectionRecord, ending: Ending): void {
     this.own.ended?.(record, ending);
-    for (const observer of this.shared.connections) observer.ended?.(record, ending);
+    for (const observer of this.shared.connections.ended) observer.ended(record, ending);
   }
 }
 
@@ -96,24 +132,24 @@ export class ExchangeObservers extends ListenerObservers<ExchangeObserver>
   implements Required<ExchangeObserver> {
   began(record: ExchangeRecord): void {
     this.own.began?.(record);
-    for (const observer of this.shared.exchanges) observer.began?.(record);
+    for (const observer of this.shared.exchanges.began) observer.began(record);
   }
 
   admitted(record: ExchangeRecord): void {
-    for (const observer of this.shared.exchanges) observer.admitted?.(record);
+    for (const observer of this.shared.exchanges.admitted) observer.admitted(record);
   }
 
   reached(record: ExchangeRecord, endpoint?: ReachedEndpoint): void {
     this.own.reached?.(record, endpoint);
-    for (const observer of this.shared.exchanges) observer.reached?.(record, endpoint);
+    for (const observer of this.shared.exchanges.reached) observer.reached(record, endpoint);
   }
 
   responded(record: ExchangeRecord): void {
-    for (const observer of this.shared.exchanges) observer.responded?.(record);
+    for (const observer of this.shared.exchanges.responded) observer.responded(record);
   }
 
   ended(record: ExchangeRecord): void {
     this.own.ended?.(record);
-    for (const observer of this.shared.exchanges) observer.ended?.(record);
+    for (const observer of this.shared.exchanges.ended) observer.ended(record);
   }
 }

@@ -127,7 +127,7 @@ export function timeOf(text: string | undefined): number | undefined {
   return Number.isNaN(ms) ? undefined : ms;
 }
 
-/** What a request demands of a stored response. */
+/** The demands of a request on a stored response. */
 export interface Demands {
   readonly noStore: boolean;
   readonly onlyIfCached: boolean;

@@ -47,7 +47,7 @@ export class Flights {
     over.abort();
   }
 
-  /** `undefined`: nobody is to wait for this request. */
+  /** `undefined`: other requests do not wait for this one. */
   begin(key: string): Flight | undefined {
     if (key.length > MAX_KEY_CHARS) return undefined;
     if (this.#under.has(key) || this.#apart.get(key)) return undefined;

@@ -52,7 +52,7 @@ const KEY_FIELDS = [
   "x-rewrite-url",
 ];
 const MAX_VARIANTS = 32;
-/** What an entry takes besides its texts and its body. */
+/** The memory of an entry besides its texts and its body. */
 const ENTRY_BYTES = 1_024;
 
 export function keyOf({ authority, path }: HttpRequest): string {

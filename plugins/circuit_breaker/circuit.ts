@@ -20,7 +20,7 @@ export interface CircuitTerms {
 /** `none`: the request says nothing about the service, as when its caller left. */
 export type CircuitVerdict = "success" | "failure" | "none";
 
-/** What changed: why it opened, or that it closed. */
+/** A change of the circuit; `opened`: the reason. `undefined`: it did not change. */
 export type CircuitChange = { readonly opened: string } | "closed" | undefined;
 
 /** The window moves by a part at a time. */

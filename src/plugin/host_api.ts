@@ -69,9 +69,9 @@ export interface Host {
    */
   callee(target: string, options?: { readonly http2?: boolean }): Call;
   /**
-   * Reports a condition to operators, as an event and in the log. Call the result once, with what ended it.
-   * Of a plugin's conditions at most 100 at a time become events. `refused`: the number of what it refused
-   * meanwhile, which is added up over the workers.
+   * Reports a condition to operators, as an event and in the log. Call the result once, with the text of its
+   * end. At most 100 conditions of a plugin at a time become events. `refused`: the number of requests that
+   * the plugin refused meanwhile, which is added up over the workers.
    */
   condition(about: Condition): (ended: string, refused?: number) => void;
   /** Runs a task in the background. It restarts with growing pauses if it throws, and ends with `signal`. */
@@ -99,7 +99,7 @@ export interface Secret {
 export type Condition = {
   /** Names the condition, the same in all workers: `circuit of db`. */
   readonly key: string;
-  /** What began: `the circuit of db is open: 5 failures in a row`. */
+  /** The text of its begin: `the circuit of db is open: 5 failures in a row`. */
   readonly text: string;
   readonly effect?: string;
 };

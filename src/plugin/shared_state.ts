@@ -20,7 +20,7 @@ export type OpenSharedCells = (
   options?: CellsOptions,
 ) => Promise<SharedArrayBuffer>;
 
-/** What the cells of a key contain. */
+/** The contents of the cells of a key. */
 export interface CellContents {
   readonly key: string;
   readonly bytes: Uint8Array;

@@ -9,7 +9,7 @@ export function spanText(ms: number): string {
   return ms < 1_000 ? `${Math.round(ms)} ms` : formatSpanMs(ms);
 }
 
-/** What rates and latencies are of: `last 10 s`, `12s since the start`. */
+/** The period of rates and latencies: `last 10 s`, `12s since the start`. */
 export function periodText(
   { periodMs, isWhole }: Pick<TrafficShown, "periodMs" | "isWhole">,
 ): string {

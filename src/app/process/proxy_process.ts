@@ -360,7 +360,7 @@ export class ProxyProcess {
       faults.push(messageOf(error));
       log.error("files for Consul not reloaded; the old ones stay", { error: messageOf(error) });
     }
-    // What was refused for another reason than a file is tried again, too.
+    // Plugins that were refused for another reason than their file are tried again, too.
     plane.rollout.setDue();
     const isRead = await source.reload();
     await this.#applying;

@@ -21,7 +21,7 @@ import {
 } from "../../snapshot/mod.ts";
 
 /**
- * What a listener keeps of the state in force. `routes`: also the protocol and the routes, because its
+ * The parts of the state in force that a listener keeps. `routes`: also the protocol and the routes, because its
  * plugins do not work with the new ones. `closed`: it has none to keep, and one of the new ones may be a guard.
  */
 type Keeps = "plugins" | "routes" | "closed";
@@ -145,7 +145,7 @@ export class RefusedPlugins {
   }
 }
 
-/** What listeners must keep after these refusals as well; `undefined`: keeping plugins does not help. */
+/** `kept` with the parts that these refusals add; `undefined`: keeping plugins does not help. */
 export function keepMore(
   kept: KeptPlugins,
   refusals: readonly ListenerRefusal[],

@@ -97,7 +97,7 @@ export class Rollout {
     this.#tries = new Backoff({ ...RETRY, random });
   }
 
-  /** What of the newest snapshot is not in force, and why. */
+  /** The parts of the newest snapshot that are not in force, with the reasons. */
   get refused(): readonly Refusal[] {
     const reason = this.#refusal;
     return [...reason === undefined ? [] : [{ what: "snapshot", reason }], ...this.#plugins.list];

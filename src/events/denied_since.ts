@@ -10,7 +10,10 @@ const GOES_ON_MS = 60_000;
 
 type Policies = Readonly<Record<"before" | "after", Pick<Snapshot, "policy" | "service">>>;
 
-/** Whether a denial is an effect of the event. `rule`: that of the denial; `wentOn`: the same was denied before. */
+/**
+ * Whether a denial is an effect of the event. `rule`: that of the denial; `wentOn`: the same was denied
+ * before.
+ */
 export type IsDue = (rule: string, wentOn: boolean) => boolean;
 
 /** `subject`: `web => db`; of the event about an intention, the default or many of them. */

@@ -43,7 +43,8 @@ interface Refused {
   dueMs: number;
 }
 
-const RETRY = { baseMs: 1_000, maxMs: 60_000 };
+/** Pauses between tries of what was refused because of plugins. */
+export const PLUGIN_RETRY = { baseMs: 1_000, maxMs: 60_000 };
 
 interface RefusedPluginsOptions {
   readonly clock: Clock;
@@ -120,7 +121,7 @@ export class RefusedPlugins {
     const { clock, random, log, report } = this.#options;
     const sign = signOf(wanted, listener);
     const before = this.#refused.get(listener);
-    const tries = before?.sign === sign ? before.tries : new Backoff({ ...RETRY, random });
+    const tries = before?.sign === sign ? before.tries : new Backoff({ ...PLUGIN_RETRY, random });
     const delayMs = tries.next();
     // A plugin that blocks its thread costs all connections of a data worker.
     const dueMs = isHeld ? Infinity : clock.monotonic() + delayMs;

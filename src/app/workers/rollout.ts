@@ -30,7 +30,13 @@ import {
   type Snapshot,
 } from "../../snapshot/mod.ts";
 import { ColumnTable } from "./column_table.ts";
-import { keepMore, keepPlugins, type KeptPlugins, RefusedPlugins } from "./refused_plugins.ts";
+import {
+  keepMore,
+  keepPlugins,
+  type KeptPlugins,
+  PLUGIN_RETRY,
+  RefusedPlugins,
+} from "./refused_plugins.ts";
 
 export interface RolloutMember {
   /** The snapshot that it published last; `undefined`: none, or the data path is gone. */
@@ -53,9 +59,6 @@ interface RolloutOptions {
   /** Replaced in tests. */
   readonly random?: Random;
 }
-
-/** As for single listeners. */
-const RETRY = { baseMs: 1_000, maxMs: 60_000 };
 
 /** Time that others wait for a data path that does not answer; a healthy one answers earlier. */
 const ANSWER_LIMIT_MS = 12_000;
@@ -94,7 +97,7 @@ export class Rollout {
     this.#columns = new ColumnTable(options.counts);
     const { clock, log, report, random = systemRandom } = options;
     this.#plugins = new RefusedPlugins({ clock, log, report, random });
-    this.#tries = new Backoff({ ...RETRY, random });
+    this.#tries = new Backoff({ ...PLUGIN_RETRY, random });
   }
 
   /** The parts of the newest snapshot that are not in force, with the reasons. */

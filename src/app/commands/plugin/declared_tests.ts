@@ -87,23 +87,14 @@ class Group {
   constructor(parent?: Group, name = "", options: TestOptions = {}) {
     this.parent = parent;
     this.name = name;
-    this.options = parent ? { ...inherited(parent.options), ...options } : options;
+    // Tests and groups within have these options, too.
+    this.options = { ...parent?.options, ...options };
   }
 
   /** From the outermost one. */
   get path(): readonly Group[] {
     return [...this.parent?.path ?? [], this];
   }
-}
-
-/** A group hands its options to what is declared within. */
-function inherited({ skip, todo, only, timeout }: TestOptions): TestOptions {
-  return {
-    ...skip !== undefined && { skip },
-    ...todo !== undefined && { todo },
-    ...only !== undefined && { only },
-    ...timeout !== undefined && { timeout },
-  };
 }
 
 interface Declared {
@@ -168,7 +159,7 @@ export class Tests {
     this.#tests.push({
       name: names.join(" > "),
       body,
-      options: { ...inherited(group.options), ...options },
+      options: { ...group.options, ...options },
       group,
     });
   }
